@@ -225,34 +225,13 @@ def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
 
 
 def test_find_config(tmp_path, monkeypatch):
-    """The nearest one, up to the root of the repository; a file of its own wins."""
+    """The nearest one, up to the root of the repository."""
     inner = tmp_path / "repo" / "a" / "b"
     inner.mkdir(parents=True)
     (tmp_path / "npuconv.yaml").write_text("seed: 1\n")
     (tmp_path / "repo" / ".git").mkdir()
     monkeypatch.chdir(inner)
     assert find_config() is None
-    (tmp_path / "repo" / "pyproject.toml").write_text("[tool.ruff]\n")
-    assert find_config() is None
-    (tmp_path / "repo" / "pyproject.toml").write_text("[tool.npuconv]\nseed = 7\n")
-    assert find_config().as_posix() == "../../pyproject.toml"
-    assert read_config(find_config()) == {"seed": 7}
     (tmp_path / "repo" / "npuconv.yaml").write_text("seed: 2\n")
     assert find_config().as_posix() == "../../npuconv.yaml"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[tool.npuconv]\nmetod = 'mse'\n", ":1:1: metod: unknown key (did you mean 'method'?)"),
-        ("[tool.other]\n", "no table [tool.npuconv]"),
-        ("[tool.npuconv\n", "cannot read: "),
-    ],
-)
-def test_wrong_pyproject(tmp_path, text, said):
-    """Faults of the table are reported as those of a file."""
-    path = tmp_path / "pyproject.toml"
-    path.write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        read_config(path)
-    assert said in str(caught.value)
+    assert read_config(find_config()) == {"seed": 2}

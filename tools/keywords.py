@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 """
 _LISTS = {"Floats": "float | Sequence[float]"}  # type by its name in npuconv.config
 _LISTS |= dict.fromkeys(("Integers", "Pair"), "int | Sequence[int]")
-# Keys that check and convert, or run_batch, take as parameters of their own.
-_PARAMETERS = {"target", "calibration", "cache"}
+# Keys that check and convert take as parameters of their own.
+_PARAMETERS = {"target", "calibration"}
 
 
 def module() -> str:
@@ -42,10 +42,8 @@ def module() -> str:
         ("PreprocessKeywords(TypedDict, total=False)", "Keys of ``preprocess``.",
          _annotations(Preprocess)),
         ("SampleKeywords(TypedDict, total=False)", "Options of ``verify``.", of_samples),
-        ("CommonKeywords(TypedDict, total=False)", "Options that all conversions take.", common),
-        ("OptionKeywords(CommonKeywords, total=False)", "Options of ``check`` and ``convert``.",
-         {"cache": types["cache"]}),
-        ("BatchKeywords(CommonKeywords, total=False)", "Options of ``run_batch``.",
+        ("OptionKeywords(TypedDict, total=False)", "Options of ``check`` and ``convert``.", common),
+        ("BatchKeywords(OptionKeywords, total=False)", "Options of ``run_batch``.",
          {name: types[name] for name in ("target", "calibration")}),
     ]  # fmt: skip
     return _KEYWORDS + "".join(f"\n\n{_typed_dict(*entry)}" for entry in classes)

@@ -55,7 +55,7 @@ class Place:
 
     def start(self, kind: str, way: str) -> psutil.Popen:
         """Begin with a command."""
-        arguments = ["batch", f"{way}.yaml", "--jobs", "2", "--force"]
+        arguments = ["batch", f"{way}.yaml", "--jobs", "2", "--no-resume"]
         if kind == "convert":
             arguments = ["convert", "digits.onnx", "--calibration", "digits.npz", "--method", way]
         return psutil.Popen(

@@ -63,18 +63,14 @@ def check_with(
     calibration: Source = None,
     *,
     timings: bool = False,
-    runs: bool = True,
 ) -> Report:
-    """``check`` with options that have been validated.
-
-    Without ``runs`` only the nodes are judged: no model is run and no sample is opened.
-    """
+    """``check`` with options that have been validated."""
     options, clock = with_target_defaults(options), Timings()
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
         output_format, results = format_named(legal.options.format), NO_RESULTS
-        if not legal.findings.refuse and runs:
+        if not legal.findings.refuse:
             with naming_model(legal.model.name):
                 results = _run_first_sample(legal, calibration, clock)
         if not legal.findings.refuse and not output_format.calibrates:

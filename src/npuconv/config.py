@@ -217,11 +217,6 @@ class Options(Strict):
         description="write operators of ONNX's own domain only; others are QLinearAdd and the "
         "like, which onnxruntime has kernels for",
     )
-    with_vela: bool = Field(
-        False,
-        description="compile the TFLite file with Arm's Vela, which must be installed; its "
-        "estimates of cycles and memory go into the report",
-    )
     offload: bool = Field(True, description="turn operators into equal convolutions")
     fit: bool = Field(True, description="rewrite convolutions so that they keep every known limit")
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(
@@ -257,14 +252,6 @@ class Options(Strict):
         description="percent more MACs for more accuracy; by default none, or up to 100 with "
         "--min-sqnr",
     )
-    max_extra_bytes: float | None = Field(
-        None,
-        ge=0,
-        le=10_000,
-        allow_inf_nan=False,
-        description="percent more bytes between device and host; the host then pads tensors "
-        "that the device makes (--pad-on-host auto, within this limit)",
-    )
     without: tuple[Step, ...] = Field(
         (), description="steps of quantization to leave out; for benchmarks and bug reports"
     )
@@ -297,9 +284,6 @@ class Options(Strict):
         "and SARIF points at them",
     )
     verify: bool = Field(True, description="compare every rewrite with what it replaced")
-    cache: str | None = Field(
-        None, description="folder that keeps decoded images; for the next run"
-    )
     max_samples: int = Field(512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(
         256, ge=1, description="MiB of a constant that npuconv makes; larger ones are not made"
@@ -338,11 +322,6 @@ class Options(Strict):
     def has_budget(self) -> bool:
         """Whether layers and channels may run several times for accuracy."""
         return self.min_sqnr is not None or bool(self.max_extra_macs)
-
-    @property
-    def padding(self) -> str:
-        """``pad_on_host``; a budget of bytes includes tensors of the device."""
-        return "auto" if self.pad_on_host == "host" and self.max_extra_bytes else self.pad_on_host
 
     @property
     def limits(self) -> Limits:

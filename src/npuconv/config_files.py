@@ -12,9 +12,8 @@ from npuconv.config import Options
 from npuconv.errors import ConfigError, raise_together
 from npuconv.target import builtin_names
 
-OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
-TABLE = ("tool", "npuconv")  # table of pyproject.toml with the options
-_PATHS = ("target", "calibration", "baseline", "cache", "source_root")
+OWN_FILE = "npuconv.yaml"
+_PATHS = ("target", "calibration", "baseline", "source_root")
 _HINTS = {"baseline": "npuconv check --write-baseline writes one"}  # if the file is missing
 DocumentCheck = Callable[[yamlio.Document], Iterable[ConfigError]]
 
@@ -23,7 +22,7 @@ def read_config(path: str | Path, *checks: DocumentCheck) -> dict[str, Any]:
     """Return the options of a ``--config`` file, validated but without defaults.
 
     Args:
-        path: a YAML file, or ``pyproject.toml`` with a table ``tool.npuconv``.
+        path: a YAML file.
         checks: further checks of a file whose keys and values are valid.
 
     Returns:
@@ -34,10 +33,7 @@ def read_config(path: str | Path, *checks: DocumentCheck) -> dict[str, Any]:
         ConfigError: unreadable, not YAML, unknown keys or wrong values; all of them, with line
             and column.
     """
-    if Path(path).name == PYPROJECT:
-        document = yamlio.load_table(path, TABLE, error=ConfigError)
-    else:
-        document = yamlio.load(path, error=ConfigError)
+    document = yamlio.load(path, error=ConfigError)
     errors = yamlio.problems(document, Options, error=ConfigError)
     more_errors = [] if errors else [error for check in checks for error in check(document)]
     name = document.data.get("target")
@@ -71,28 +67,17 @@ def is_file(target: str, folder: Path) -> bool:
 
 
 def find_config() -> Path | None:
-    """Return the configuration of the current folder, or of the nearest one above that has one.
+    """Return ``npuconv.yaml`` of the current folder, or of the nearest one above that has one.
 
-    In one folder, ``npuconv.yaml`` wins over ``pyproject.toml`` with a table ``tool.npuconv``.
     The search ends at the root of a repository.
     """
     start = Path().resolve()
     for folder in (start, *start.parents):
-        for name in (OWN_FILE, PYPROJECT):
-            if (path := folder / name).is_file() and (name == OWN_FILE or _has_table(path)):
-                return Path(os.path.relpath(path))
+        if (path := folder / OWN_FILE).is_file():
+            return Path(os.path.relpath(path))
         if (folder / ".git").exists():
             break
     return None
-
-
-def _has_table(path: Path) -> bool:
-    import tomllib  # takes 3 ms, and most folders have no such file
-
-    try:
-        return "npuconv" in tomllib.loads(path.read_text("utf-8")).get("tool", {})
-    except (OSError, ValueError):  # the file belongs to other tools, which report its faults
-        return False
 
 
 def rebase_paths(

@@ -29,7 +29,6 @@ from npuconv.report.builder.conversion import WrittenModel, describe_float, desc
 from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import build_report
 from npuconv.timings import Progress, Timings, silent
-from npuconv.vendors import vela
 
 
 def convert(
@@ -80,8 +79,6 @@ def convert_with(
         if legal.findings.refuse:
             raise refusal(build_report(legal, node_rows, timings=shown_clock))
         command = legal.target.command_for(output_format.name)
-        # A missing Vela fails here, before any work.
-        compiler = vela.require(command, output_format.name) if options.with_vela else None
         with run_errors(legal.model.name):
             write = _write_integers if output_format.calibrates else _write_floats
             written = write(legal, calibration, clock)
@@ -89,9 +86,6 @@ def convert_with(
         report = build_report(legal, node_rows, written.results, timings=shown_clock)
         if not report.ok:
             raise refusal(report)
-        if compiler is not None and tflite is not None:
-            estimate = vela.estimate(tflite.data, command, compiler)
-            report = report.model_copy(update={"vela": estimate})
         return Conversion(store.whole(written.proto), report, legal.model.store, tflite, command)
 
 
@@ -101,7 +95,7 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
     with clock.measured("calibration data"):
         float_model = legal.proto()
         load_float(legal.model, float_model)  # raises if onnxruntime does not load the model
-        data = open_calibration(legal, float_model, calibration, legal.options.cache)
+        data = open_calibration(legal, float_model, calibration)
         if data.builtin is not None:
             clock.announce(f"assumed: {data.builtin.sentence}", len(data.samples))
     with one_thread_each():  # BLAS with several threads gives other last digits

@@ -299,19 +299,15 @@ def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelPr
 def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run once on ONNX's reference evaluator: slow, but it follows the operator texts.
 
-    Operators of com.ms.internal.nhwc run on npuconv's own evaluators.
-
     Raises:
         RuntimeRefusedError: it cannot run the model either.
     """
     from onnx.reference import ReferenceEvaluator
 
-    from npuconv.model.nhwc_reference import EVALUATORS
-
     names = [o.name for o in model.graph.output]
     try:
         with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(seeded(model, 0), new_ops=EVALUATORS)
+            evaluator = ReferenceEvaluator(seeded(model, 0))
             values = evaluator.run(None, dict(feeds))
     except Exception as error:
         raise RuntimeRefusedError(first_line(error)) from None

@@ -230,26 +230,6 @@ def make_folder(path: str | Path) -> Path:
     return folder
 
 
-def check_folder(path: str | Path) -> None:
-    """Refuse a folder that cannot be made, before any work is done for it.
-
-    Raises:
-        OutputError: the folder, or its nearest existing parent, is a file or not writable.
-    """
-    target = Path(path)
-    try:
-        ancestor = next(
-            candidate for candidate in (target, *target.absolute().parents) if candidate.exists()
-        )
-        is_blocked = not ancestor.is_dir()
-    except OSError as error:  # a name too long, a folder that may not be entered
-        raise OutputError(f"{path}: cannot be made: {error.strerror}") from None
-    if is_blocked:
-        raise OutputError(f"{path}: cannot be made: {str(ancestor)!r} is a file; give a folder")
-    if not os.access(ancestor, os.W_OK):
-        raise OutputError(f"{path}: cannot be made: {str(ancestor)!r} is not writable")
-
-
 def check_writable(path: str | Path) -> None:
     """Refuse a destination before any work is done for it.
 

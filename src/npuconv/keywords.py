@@ -34,8 +34,8 @@ class SampleKeywords(TypedDict, total=False):
     seed: int
 
 
-class CommonKeywords(TypedDict, total=False):
-    """Options that all conversions take."""
+class OptionKeywords(TypedDict, total=False):
+    """Options of ``check`` and ``convert``."""
 
     assume: Sequence[str]
     input_shape: Mapping[str, Sequence[int]]
@@ -48,7 +48,6 @@ class CommonKeywords(TypedDict, total=False):
     opset: int
     layout: Literal["nchw", "nhwc"]
     standard_ops: bool
-    with_vela: bool
     offload: bool
     fit: bool
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"]
@@ -56,7 +55,6 @@ class CommonKeywords(TypedDict, total=False):
     keep_float: Sequence[str]
     min_sqnr: float | None
     max_extra_macs: float | None
-    max_extra_bytes: float | None
     without: Sequence[Step]
     fail_on: Literal["error", "warning", "unknown", "never"]
     unknown: Literal["warn", "fail", "pass"]
@@ -79,13 +77,7 @@ class CommonKeywords(TypedDict, total=False):
     seed: int
 
 
-class OptionKeywords(CommonKeywords, total=False):
-    """Options of ``check`` and ``convert``."""
-
-    cache: str | None
-
-
-class BatchKeywords(CommonKeywords, total=False):
+class BatchKeywords(OptionKeywords, total=False):
     """Options of ``run_batch``."""
 
     target: str

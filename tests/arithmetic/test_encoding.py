@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from npuconv.arithmetic.encoding import (
     Encoding,
+    common_zero,
     dequantize,
     quantize,
     quantize_weights,
@@ -67,6 +68,27 @@ def test_a_centred_range_goes_to_its_larger_end() -> None:
     scales, zeros = scales_for([-128, -1], [0, 127], [True, True])
     assert scales.tolist() == [1, 1]
     assert zeros.tolist() == [0, 0]
+
+
+def test_a_fixed_zero_point_reaches_both_ends() -> None:
+    """The scale is the larger of those that each end needs."""
+    scales, zeros = scales_for([-2, -1, 0], [1, 9, 1], [True, True, False], [-28, -118, 0])
+    assert zeros.tolist() == [-28, -118, -128]
+    assert np.allclose(scales, [2 / 100, 1 / 10, 1 / 255])
+
+
+@given(RANGES)
+def test_no_common_zero_point_has_smaller_steps(case: tuple[np.ndarray, np.ndarray]) -> None:
+    """Steps relative to those of a free zero point, in the mean square."""
+    lows, highs = case[0].min(axis=1), case[0].max(axis=1)
+    live = (lows < 0) | (highs > 0)
+
+    def cost(zero: int) -> float:
+        ratios = scales_for(lows, highs, True, zero)[0] / scales_for(lows, highs, False)[0]
+        return float(np.square(ratios[live], dtype=float).sum())
+
+    best = cost(common_zero(lows, highs))
+    assert best <= min(map(cost, (-128, -64, 0, 64, 127))) * (1 + 1e-6)
 
 
 def test_a_channel_without_values_takes_the_smallest_scale_there_is() -> None:

@@ -12,7 +12,7 @@ import onnx
 import psutil
 import pytest
 
-from npuconv.batch.job import Job, JobFolders, JobLimits
+from npuconv.batch.job import Job, JobLimits
 from npuconv.config import Options
 from support.builders import Net
 from support.jobs import in_process  # noqa: F401 a fixture
@@ -116,19 +116,10 @@ def job(name: str, *, limits: JobLimits | None = None, **options: object) -> Job
     return Job(name, f"{name}.onnx", output, chosen, "npu-int8", limits or JobLimits())
 
 
-def place(root: Path) -> JobFolders:
-    """Return the place of the jobs of a test."""
-    return JobFolders(root, root / "cache")
-
-
 def tree(root: Path) -> dict[str, bytes]:
-    """Return every file below a folder, without caches."""
+    """Return every file below a folder."""
     found = (path for path in sorted(root.rglob("*")) if path.is_file())
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in found
-        if ".npuconv-cache" not in path.parts
-    }
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
 
 
 def has_ended(pid: int) -> bool:

@@ -11,7 +11,6 @@ import npuconv
 from npuconv.batch.run_jobs import Batch
 from npuconv.cli import execute
 from npuconv.report import render_batch
-from support.jobs import run_in_process
 
 JOBS = """
 version: 1
@@ -50,26 +49,13 @@ def test_what_is_accepted(jobs, monkeypatch):
     assert suppressed.count(True) == suppressed.count(False) == accepted
 
 
-@pytest.mark.e2e
-def test_on_a_cluster_without_shared_files(jobs, monkeypatch):
-    """The baseline is shipped and still knows the models by their paths."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-    ) as near:
-        report = npuconv.run_batch(jobs, scheduler=near.scheduler_address, ship=True)
-    assert ends(report) == [("converted", 0), ("refused", 1)]
-    run_in_process(monkeypatch)
-    assert npuconv.run_batch(jobs).jobs[0].unchanged
-
-
 @pytest.mark.usefixtures("in_process")
 def test_one_that_changes(jobs):
     """A changed baseline makes only jobs that name it run again."""
     npuconv.run_batch(jobs)
     path = Path("lists/accepted.json")
     path.write_text('{"version": 1, "findings": []}')
-    assert Batch(jobs).differences() == {"good": ["data changed: baseline"]}
+    assert Batch(jobs).to_do() == {"good": ["data changed: baseline"]}
     report = npuconv.run_batch(jobs)
     assert ends(report) == [("refused", 1), ("refused", 1)]
     assert not Path("build/good.npu.onnx").exists()  # the file of the run before is deleted

@@ -72,8 +72,8 @@ def jobs(write, *models, output="build"):
 
 
 @pytest.mark.e2e
-def test_the_same_bytes(models, write, near, monkeypatch):
-    """Results are equal on this machine, with shared files and with shipped files."""
+def test_the_same_bytes(models, write, cluster, near, monkeypatch):
+    """Results are equal on this machine, on two workers and on threads of a scheduler."""
     names = ["models/good.onnx", "models/refused.onnx", "models/corrupt.onnx"]
     reports, trees = [], []
 
@@ -82,14 +82,14 @@ def test_the_same_bytes(models, write, near, monkeypatch):
         reports.append([(job.name, job.status, job.message) for job in report.jobs])
         trees.append(tree(models / output))
 
-    add("shared", local_cluster=2)
-    add("shipped", scheduler=near, ship=True)
+    add("workers", scheduler=cluster.scheduler_address)
+    add("threads", scheduler=near)
     run_in_process(monkeypatch)  # from here on: jobs on threads of the cluster are processes
     add("here")
     assert trees[0] == trees[1] == trees[2]
     assert len(trees[0]) == 4 + 3  # with and without a model
     assert reports[0] == reports[1] == reports[2]
-    assert npuconv.run_batch(models / "shipped.yaml").jobs[0].unchanged
+    assert npuconv.run_batch(models / "threads.yaml").jobs[0].unchanged
 
 
 @pytest.mark.e2e
@@ -135,8 +135,7 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("ship", [False, True])
-def test_a_job_that_kills_workers(mischief, write, ship):
+def test_a_job_that_kills_workers(mischief, write, request):
     """A job that kills two workers is given up, and the others are done."""
     (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
     for name in ("murder", "m0", "m1"):
@@ -144,7 +143,8 @@ def test_a_job_that_kills_workers(mischief, write, ship):
     path = write(
         "version: 1\ndefaults: {format: float}\njobs: [{model: [m0.onnx, murder.onnx, m1.onnx]}]\n"
     )
-    report = npuconv.run_batch(path, local_cluster=2, ship=ship)
+    cluster = request.getfixturevalue("cluster")  # its workers have the hook
+    report = npuconv.run_batch(path, scheduler=cluster.scheduler_address)
     found = {job.name: job.status for job in report.jobs}
     assert found == {"m0": "converted", "murder": "lost", "m1": "converted"}
     assert report.jobs[1].message == "2 workers died while they ran it; given up"
@@ -233,31 +233,15 @@ class LostClient:
         return future
 
 
-@pytest.fixture
-def lost_client(monkeypatch):
-    """Connect batches to a scheduler that is lost."""
-    client = LostClient()
-    monkeypatch.setattr(
-        "npuconv.batch.cluster._connect", lambda _settings: contextlib.nullcontext(client)
-    )
-    return client
-
-
-@pytest.mark.usefixtures("lost_client")
-def test_a_scheduler_that_is_lost(models, write):
+def test_a_scheduler_that_is_lost(models, write, monkeypatch):
     """Jobs that have not ended are lost, and tried again by the next run."""
+    monkeypatch.setattr(
+        "npuconv.batch.cluster._connect", lambda _scheduler: contextlib.nullcontext(LostClient())
+    )
     report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler="tcp://x:1")
     (job,) = report.jobs
     assert (job.status, job.message) == ("lost", "the connection to the scheduler was lost")
     assert not list(models.rglob("*.lock.json"))
-
-
-def test_ship_of_absolute_paths(models, write, lost_client):
-    """An absolute path is refused before any job is submitted."""
-    path = jobs(write, "models/good.onnx", str(models / "models/refused.onnx"))
-    with pytest.raises(UsageError, match="absolute path"):
-        npuconv.run_batch(path, scheduler="tcp://x:1", ship=True)
-    assert lost_client.status == "running"
 
 
 def test_no_scheduler(models, write, monkeypatch):
@@ -272,5 +256,5 @@ def test_no_dask(models, write, monkeypatch):
     """The message says how to install Dask."""
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(UsageError, match=r"npuconv\[distributed\]"):
-        npuconv.run_batch(jobs(write, "models/good.onnx"), local_cluster=2)
+        npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler="tcp://x:1")
     assert models

@@ -80,7 +80,7 @@ def test_a_file_has_changed(folder, done, change, said):
 
 
 def test_the_job_has_changed(folder, done):
-    """Options, target and threads count; the cache does not."""
+    """Options, target and threads count."""
     one, _ = done
 
     def with_(**changes):
@@ -90,7 +90,6 @@ def test_the_job_has_changed(folder, done):
     assert differences(folder, with_(method="mse")) == ["options changed: method"]
     assert differences(folder, with_(target="rknn")) == ["target changed: sha256"]
     assert differences(folder, with_(calibration=None)) == ["data changed: calibration"]
-    assert differences(folder, with_(cache="elsewhere")) == []
     assert differences(folder, one, threads=2) == ["threads changed: 1 -> 2"]
     assert differences(folder, with_(target="gone.yaml")) == ["target changed: sha256"]
 

@@ -121,14 +121,14 @@ def test_paths(models, write, monkeypatch):
     shutil.copy(MY_CHIP, home / "chip.yaml")
     (home / "photos").mkdir()
     (home / "list.json").write_text('{"version": 1, "findings": []}')
-    config = write("{cache: kept, calibration: photos}\n", "elsewhere/npuconv.yaml")
+    config = write("{source_root: code, calibration: photos}\n", "elsewhere/npuconv.yaml")
     monkeypatch.chdir(home)
     found = read_outside_options(
         models, {"target": "chip.yaml", "baseline": Path("list.json")}, config
     )
     assert found == (
         {"target": ("elsewhere/chip.yaml",), "baseline": "elsewhere/list.json"},
-        {"cache": "elsewhere/kept", "calibration": "elsewhere/photos"},
+        {"source_root": "elsewhere/code", "calibration": "elsewhere/photos"},
     )
     absolute = {"calibration": str(home / "photos"), "target": "rknn", "format": "qdq"}
     assert read_outside_options(models, absolute)[0] == {
@@ -139,7 +139,7 @@ def test_paths(models, write, monkeypatch):
     (job,) = expand(write(ONE), {"target": "chip.yaml"}).jobs
     assert (job.target, job.options.target) == ("my-chip", "elsewhere/chip.yaml")
     monkeypatch.chdir("/")
-    assert Batch(write(ONE), options={"target": home / "chip.yaml"}).differences()
+    assert Batch(write(ONE), options={"target": home / "chip.yaml"}).to_do()
 
 
 def test_one_of_a_list(models, write):
@@ -172,14 +172,14 @@ def test_the_lock_knows(models, write, monkeypatch):
     report = npuconv.run_batch(path, **options)
     assert report.jobs[0].unchanged
     assert not report.jobs[0].synthetic
-    assert Batch(path, options={**options, "method": "mse"}).differences() == {
+    assert Batch(path, options={**options, "method": "mse"}).to_do() == {
         "good": ["options changed: method"]
     }
-    assert Batch(path, options={**options, "target": "rknn"}).differences() == {
+    assert Batch(path, options={**options, "target": "rknn"}).to_do() == {
         "good": ["target changed: name, sha256", "options changed: opset"]
     }
     same = ONE.replace("}", ", format: qdq, method: minmax, calibration: data.npz}")
-    assert Batch(write(same)).differences() == {}
+    assert Batch(write(same)).to_do() == {}
 
 
 @pytest.mark.parametrize(

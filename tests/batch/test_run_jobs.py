@@ -85,14 +85,14 @@ def test_again(models, write):
 
 
 @pytest.mark.usefixtures("in_process")
-def test_verify_lock(models, write):
+def test_reasons_to_run(models, write):
     """Differences from locks are listed by job; nothing is run."""
     path = write(JOBS)
-    assert set(Batch(path).differences()) == {job.name for job in Batch(path).jobs}
+    assert set(Batch(path).to_do()) == {job.name for job in Batch(path).jobs}
     npuconv.run_batch(path)
-    assert list(Batch(path).differences()) == ["weights/corrupt", "float/corrupt"]
+    assert list(Batch(path).to_do()) == ["weights/corrupt", "float/corrupt"]
     (models / "build/float/good.npu.onnx").write_bytes(b"tampered")
-    said = Batch(path).differences()["float/good"]
+    said = Batch(path).to_do()["float/good"]
     assert said == ["good.npu.onnx is not what was written"]
 
 
@@ -157,29 +157,6 @@ def test_leftovers_are_swept(models, write):
     assert alive.exists()
 
 
-@pytest.mark.e2e
-def test_images_are_decoded_once(folder, write, monkeypatch):
-    """Jobs that run at the same time decode shared images once."""
-    from PIL import Image
-
-    (folder / "photos").mkdir()
-    for number in range(4):
-        Image.new("RGB", (20, 16), (number * 40, 9, 200)).save(folder / f"photos/{number}.png")
-    onnx.save(small(), folder / "m.onnx")
-    path = write(
-        "version: 1\n"
-        "defaults: {calibration: photos, preprocess: {preset: unit}, method: minmax}\n"
-        "jobs: [{model: m.onnx, format: [qoperator, qdq]}]\n"
-    )
-    assert npuconv.run_batch(path, jobs=2).ok
-    kept = [p for p in (folder / "build/.npuconv-cache/images").iterdir() if p.suffix == ".npy"]
-    assert len(kept) == 4
-    before = {p.name: p.stat().st_mtime_ns for p in kept}
-    run_in_process(monkeypatch)
-    assert npuconv.run_batch(path, resume=False, cache="build/.npuconv-cache").ok
-    assert {p.name: p.stat().st_mtime_ns for p in kept} == before
-
-
 @pytest.mark.parametrize(
     ("keywords", "said"),
     [
@@ -187,8 +164,6 @@ def test_images_are_decoded_once(folder, write, monkeypatch):
         ({"threads": 0}, "threads: must be at least 1"),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"memory": "1 elephant"}, "memory: '1 elephant' is not a size"),
-        ({"ship": True}, "give a scheduler"),
-        ({"scheduler": "tcp://x:1", "local_cluster": 2}, "exclude each other"),
     ],
 )
 def test_settings(models, write, keywords, said):

@@ -12,7 +12,6 @@ import pytest
 
 from batch.conftest import job, small, volume
 from npuconv.batch import worker
-from npuconv.batch.job import JobFolders
 from npuconv.batch.worker import as_keys
 from npuconv.errors import InternalError
 from support.builders import images
@@ -32,7 +31,7 @@ def said():
 
 
 def run(one, said):
-    return worker.run(one, JobFolders(Path.cwd(), Path("cache")), said.append)
+    return worker.run(one, 1, said.append)
 
 
 def test_converted(folder, said):

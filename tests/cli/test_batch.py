@@ -61,7 +61,6 @@ def test_batch(cli, jobs, folder):
     again = cli("batch", jobs)
     assert (again.code, again.out) == (1, done.out)
     assert again.err == "npuconv: 2 of 2 jobs are done and unchanged\n"
-    assert len(cli("batch", jobs, "--force").err.splitlines()) == 2
     assert len(cli("batch", jobs, "--no-resume").err.splitlines()) == 2
 
 
@@ -101,16 +100,13 @@ def test_plan(cli, jobs, folder):
 
 
 def test_plan_of_all(cli, jobs, folder):
-    """A plan with --force or --no-resume has every job."""
+    """A plan with --no-resume has every job."""
     (folder / "refused.onnx").unlink()
     cli("batch", jobs, "-q")
     assert cli("batch", jobs, "--dry-run").out.endswith("  unchanged\n1 job, 0 to do\n")
     assert cli("batch", jobs).err == "npuconv: 1 of 1 job is done and unchanged\n"
-    for flag in ("--force", "--no-resume"):
-        done = cli("batch", jobs, "--dry-run", flag)
-        assert done.out.endswith(
-            "  done and unchanged, but all are to be done again\n1 job, 1 to do\n"
-        )
+    done = cli("batch", jobs, "--dry-run", "--no-resume")
+    assert done.out.endswith("  done and unchanged, but all are to be done again\n1 job, 1 to do\n")
 
 
 def test_plan_for_programs(cli, jobs):
@@ -127,25 +123,11 @@ def test_plan_for_programs(cli, jobs):
     assert cli("batch", jobs, "--dry-run", "-q").out == ""
 
 
-def test_differences_for_programs(cli, jobs, folder):
-    """Differences as JSON do not change the exit code."""
-    cli("batch", jobs, "-q")
-    done = cli("batch", jobs, "--verify-lock", "--output-format", "json")
-    assert (done.code, done.err) == (0, "")
-    (folder / "build/good.npu.onnx").unlink()
-    done = cli("batch", jobs, "--verify-lock", "--output-format", "json", "-q")
-    assert (done.code, done.err) == (1, "")
-    assert {job["name"]: job["differences"] for job in json.loads(done.out)["jobs"]} == {
-        "good": ["good.npu.onnx is gone"], "refused": [],
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("flag", ["--dry-run", "--verify-lock"])
-def test_formats_without_findings(cli, jobs, flag):
+def test_formats_without_findings(cli, jobs):
     """A plan has no SARIF."""
-    done = cli("batch", jobs, flag, "--output-format", "sarif")
+    done = cli("batch", jobs, "--dry-run", "--output-format", "sarif")
     assert (done.code, done.out) == (2, "")
-    assert f"{flag} prints text or json, not sarif" in done.error
+    assert "--dry-run prints text or json, not sarif" in done.error
 
 
 def test_a_plan_finds_missing_samples(cli, jobs, folder):
@@ -159,18 +141,10 @@ def test_a_plan_finds_missing_samples(cli, jobs, folder):
     assert cli("batch", jobs, "--dry-run").code == 0
 
 
-def test_a_plan_finds_missing_packages(cli, jobs, folder, monkeypatch):
-    """Vela, which a job compiles with, and Dask, which a cluster needs."""
-    text = "version: 1\njobs:\n  - {model: good.onnx, target: ethos-u55, with_vela: true}\n"
-    (folder / jobs).write_text(text)
-    monkeypatch.setenv("NPUCONV_VENDORS", str(folder))
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    done = cli("batch", jobs, "--dry-run")
-    assert done.code == 1
-    assert "npuconv: error: good: --with-vela: Vela is not installed (pip install" in done.err
+def test_a_plan_finds_missing_packages(cli, jobs, monkeypatch):
+    """Dask, which a cluster needs."""
     monkeypatch.setitem(sys.modules, "distributed", None)
-    done = cli("batch", jobs, "--dry-run", "--local-cluster", "2")
+    done = cli("batch", jobs, "--dry-run", "--scheduler", "tcp://x:1")
     assert done.code == 2
     assert "npuconv[distributed]" in done.error
 
@@ -187,26 +161,6 @@ def test_messages_name_keys(cli, jobs, folder):
     assert message.startswith("data/photos: how pixels become inputs is not known")
     assert "give preprocess.preset unit|signed" in message
     assert "--" not in message
-
-
-def test_verify_lock(cli, jobs, folder):
-    """--verify-lock lists differences and runs nothing."""
-    done = cli("batch", jobs, "--verify-lock")
-    assert done.code == 1
-    assert done.errors == [
-        "npuconv: error: good: not done yet", "npuconv: error: refused: not done yet",
-    ]  # fmt: skip
-    assert not (folder / "build").exists()
-    cli("batch", jobs)
-    done = cli("batch", jobs, "--verify-lock")
-    assert (done.code, done.err) == (0, "npuconv: 2 of 2 jobs are as locked\n")
-    (folder / "one.yaml").write_text(JOBS.replace("*", "good"))
-    assert cli("batch", "one.yaml", "--verify-lock").err == "npuconv: 1 of 1 job is as locked\n"
-    (folder / "build/good.npu.onnx").write_bytes(b"")
-    done = cli("batch", jobs, "--verify-lock", "-q")
-    assert (done.code, done.errors) == (
-        1, ["npuconv: error: good: good.npu.onnx is not what was written"],
-    )  # fmt: skip
 
 
 def test_reports(cli, jobs, folder):
@@ -232,13 +186,11 @@ def test_reports(cli, jobs, folder):
         (["--timeout", "0"], "--timeout: '0' must be above 0"),
         (["--memory", "some"], "--memory: 'some' is not a size"),
         (["--report", "x.pdf"], "no report format"),
-        (["--ship"], "give a scheduler"),
         (["--output-format", "pdf"], "'pdf' is not one of"),
         (["--target", "npu-int9"], "unknown target 'npu-int9'"),
         (["--max-samples", "0"], "option 'max_samples': must be at least 1, not 0"),
         (["--calibration", "gone"], "calibration gone: no such file or folder"),
         (["--config", ""], "--config is empty"),
-        (["--cache", ""], "--cache is empty"),
         (["--calibration", ""], "--calibration is empty"),
         (["--config", "gone.yaml"], "gone.yaml: no such file"),
         (["--select", "XYZ"], "no rule has a code that begins with 'XYZ'"),
@@ -263,15 +215,14 @@ def test_flags_of_convert(cli, jobs, folder):
     assert locked["options"] == {
         "format": "weights", "ignore": ["CAL", "QNT"], "opset": 19, "seed": 1,
     }  # fmt: skip
-    assert cli("batch", jobs, *flags, "--verify-lock").code == 0
-    assert cli("batch", jobs, *flags[2:], "--verify-lock").code == 0  # it is found
-    done = cli("batch", jobs, "--config", "none", "--verify-lock")
-    assert done.errors[0] == "npuconv: error: good: target changed: name, sha256"
-    assert done.errors[1] == "npuconv: error: good: options changed: format, ignore, opset, seed"
+    for same in (flags, flags[2:]):  # the configuration is found
+        assert cli("batch", jobs, *same, "--dry-run").out.endswith("2 jobs, 0 to do\n")
+    plan = cli("batch", jobs, "--config", "none", "--dry-run").out
+    assert "  target changed: name, sha256; options changed: format, ignore, opset, seed\n" in plan
 
 
 def test_flags_that_every_command_has():
-    """A batch has all flags of check; its --cache is for decoded samples."""
+    """A batch has all flags of check."""
     from npuconv.cli.check import check
 
     def flags(command):
@@ -279,7 +230,6 @@ def test_flags_that_every_command_has():
 
     own = {"--write-baseline", "--timings", "--max-memory", "--max-seconds"}
     assert set(flags(check)) - set(flags(batch)) == own
-    assert flags(batch)["--cache"].help.startswith("decoded samples")
 
 
 @pytest.mark.parametrize(

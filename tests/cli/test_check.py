@@ -216,13 +216,13 @@ def test_source_root_of_a_configuration(cli, folder):
     (folder / "net/src/models").mkdir(parents=True)
     (folder / "net/src/models/net.py").write_text(CODE)
     onnx.save(exported(), folder / "net/m.onnx")
-    config = folder / "net/pyproject.toml"
-    config.write_text('[tool.npuconv]\nsource_root = "src"\nassume = ["kernel_h=1"]\nfit = false\n')
+    config = folder / "net/npuconv.yaml"
+    config.write_text("{source_root: src, assume: [kernel_h=1], fit: false}\n")
     arguments = ["check", "net/m.onnx", "--config", str(config.relative_to(folder))]
     done = cli(*arguments, "--output-format", "github")
     assert done.code == 1
     assert f"::error file=net/src/models/net.py,line={LINE},title=SHP006 " in done.out
-    config.write_text('[tool.npuconv]\nsource_root = "gone"\n')
+    config.write_text("source_root: gone\n")
     assert "source_root: net/gone: no such file or folder" in cli(*arguments).error
     flag = cli("check", "net/m.onnx", "--source-root", "gone")
     assert (flag.code, "source_root gone: no such folder" in flag.error) == (2, True)

@@ -56,7 +56,7 @@ def test_names_of_dimensions_stand_apart(cli, folder):
 
 def test_json(cli, model):
     """JSON has the same numbers, for programs."""
-    done = cli("inspect", model, "--format", "json")
+    done = cli("inspect", model, "--output-format", "json")
     found = json.loads(done.out)
     assert done.code == 0
     assert found["parameters"] == 1422
@@ -70,9 +70,9 @@ def test_input_shape(cli, folder):
     """Costs are unknown while the extents are, and known when they are given."""
     onnx.save(Net(x=("N", 3, "H", "W")).conv("x").model(), folder / "m.onnx")
     assert "unknown (dynamic shape)" in cli("inspect", "m.onnx").out
-    found = json.loads(cli("inspect", "m.onnx", "--format", "json").out)
+    found = json.loads(cli("inspect", "m.onnx", "--output-format", "json").out)
     assert found["macs"] is None
-    done = cli("inspect", "m.onnx", "--input-shape", "x=1,3,8,8", "--format", "json")
+    done = cli("inspect", "m.onnx", "--input-shape", "x=1,3,8,8", "--output-format", "json")
     assert json.loads(done.out)["macs"] == 4 * 3 * 9 * 36
 
 
@@ -101,80 +101,13 @@ def test_unreadable(cli, folder):
     assert "m.onnx: is not an ONNX model (a text file)" in done.error
 
 
+def test_number_of_models(cli, model):
+    """One; the error names the next."""
+    done = cli("inspect", model, "second.onnx")
+    assert done.code == 2
+    assert "unexpected extra argument" in done.error
+    assert "second.onnx" in done.error
+
+
 def lines_of(done):
     return [" ".join(line.split()) for line in done.out.splitlines()]
-
-
-def save(name, net):
-    onnx.save(net.model(), name)
-    return name
-
-
-def test_diff(cli, model):
-    """Both models side by side: the whole, the operators, the convolutions."""
-    flags = ("-q", "--pad-on-host", "never")
-    assert cli("convert", model, "-o", "out.onnx", *flags).code == 0
-    done = cli("inspect", "--diff", model, "out.onnx")
-    lines = lines_of(done)
-    assert (done.code, done.err) == (0, "")
-    assert "model model.onnx out.onnx" in lines
-    assert "inputs x: float32 Nx1x8x8 x: float32 Nx1x8x8" in lines
-    assert "BatchNormalization 1 0 -1" in lines
-    assert "Flatten 1 0 -1" in lines  # and a Reshape of the Gemm is one Reshape
-    assert "conv0 operator Conv QLinearConv" in lines
-    assert "pads SAME_UPPER 1,1,1,1" in lines
-    assert "conv4 and 1 more operator Conv QLinearConv" in lines
-    assert max(map(len, done.out.splitlines())) <= 80
-    assert [line for line in done.out.splitlines() if line != line.rstrip()] == []
-
-
-def test_diff_of_long_paths(cli, model, folder, monkeypatch):
-    """Long paths lose their middle, not the name of the file."""
-    monkeypatch.setenv("COLUMNS", "80")
-    deep = folder / "a-directory-of-models" / "of-our-cameras"
-    deep.mkdir(parents=True)
-    name = "a-directory-of-models/of-our-cameras/detector.onnx"
-    (folder / name).write_bytes((folder / model).read_bytes())
-    words = cli("inspect", "--diff", name, name).out.split()
-    assert sum(word.endswith("/detector.onnx") for word in words) == 2
-
-
-def test_diff_of_equal_models(cli, model):
-    """Equal models are reported as alike, without a table of convolutions."""
-    done = cli("inspect", model, model, "--diff")
-    assert "convolutions: all 3 are alike" in done.out
-    save("r.onnx", Net(x=(1, 3)).op("Relu"))
-    assert "convolutions" not in cli("inspect", "--diff", "r.onnx", "r.onnx").out
-
-
-def test_diff_as_json(cli, model):
-    """The same for programs."""
-    found = json.loads(cli("inspect", "--diff", model, model, "--format", "json").out)
-    assert found["operators"]["Conv"] == {"before": 3, "after": 3}
-    assert len(found["convolutions"]) == 3
-
-
-def test_diff_of_dynamic_models(cli):
-    """Extents can be given, as for one model."""
-    name = save("m.onnx", Net(x=("N", 3, "H", "W")).conv("x"))
-    assert "MACs unknown unknown" in lines_of(cli("inspect", "--diff", name, name))
-    done = cli("inspect", "--diff", name, name, "--input-shape", "x=1,3,8,8")
-    assert "MACs 3,888 3,888" in lines_of(done)
-
-
-def test_number_of_models(cli, model):
-    """One, or two with --diff; the error says so."""
-    assert "--diff takes two models" in cli("inspect", "--diff", model).error
-    assert "--diff takes two models" in cli("inspect", "--diff", model, model, model).error
-    assert "inspect takes one model" in cli("inspect", model, model).error
-    assert cli("inspect", model, model).code == 2
-
-
-def test_names_in_a_diff_are_escaped(cli):
-    """A name from a file cannot paint on the terminal, nor break the table."""
-    one = save("a.onnx", Net(x=(1, 3, 8, 8)).conv("x", name="a\x1b[31m\n[b]"))
-    two = save("b.onnx", Net(x=(1, 3, 8, 8)).op("Odd\x1b[1m", domain="com.example"))
-    done = cli("inspect", "--diff", one, two)
-    assert done.code == 0
-    assert "\x1b" not in done.out
-    assert "[b]" in done.out

@@ -8,14 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import onnx
 import pytest
 from click.testing import CliRunner
 
 from npuconv.cli.target import target
-from npuconv.errors import TargetError, UsageError
+from npuconv.errors import TargetError
 from npuconv.target import Target, builtin_names
-from support.builders import Net
 
 EXAMPLE = str(Path(__file__).parents[2] / "configs" / "targets" / "my_chip.yaml")
 BROKEN = """schema: 1
@@ -183,54 +181,6 @@ def test_diff_is_the_same_backwards():
     assert there.count("+ require") == back.count("- require") > 0
 
 
-# coverage
-
-
-@pytest.fixture
-def model(tmp_path):
-    """A model with a kernel that is too large for one chip only."""
-    path = tmp_path / "deep" / "model.onnx"
-    path.parent.mkdir()
-    onnx.save(Net(x=(1, 4, 20, 20)).conv("x", (4, 4, 9, 9), name="wide").model(), path)
-    return path
-
-
-def test_coverage(model):
-    """A row for the model, a column for each target, and with -v below what stops it."""
-    deep = Net(x=(1, 4, 9, 9, 9)).conv("x", (4, 4, 3, 3, 3), name="deep").model()
-    onnx.save(deep, model.with_name("deep.onnx"))
-    brief = good("coverage", str(model.parent), "-q")
-    assert brief.endswith("\n  -v says what stops the models that are refused.\n")
-    assert "SHP001" not in brief
-    text = good("coverage", str(model.parent), "-q", "-v")
-    assert text.startswith(brief[: brief.index("  -v says")])
-    head = text.splitlines()[0].split()
-    assert [word[:10] for word in head] == [name[:10] for name in ("model", *builtin_names())]
-    words = text.split()
-    assert {"takes", "refuses", "open"} <= set(words)
-    assert "horizon-x3" in words
-    assert "  SHP001 rank-unsupported x 1:\n" in text
-    assert "    deep (Conv): Conv of rank 5; the device takes rank 4" in text
-    assert "operators.Conv.limits.rank (rdk/Conv)" in text
-    assert "kernel-out-of-range" not in text
-
-
-def test_coverage_folds_at_80_columns(model, monkeypatch):
-    """Long paths too."""
-    monkeypatch.setenv("COLUMNS", "80")
-    assert max(map(len, good("coverage", str(model), "-q").splitlines())) <= 80
-
-
-def test_coverage_names_models_without_their_folders(model, monkeypatch):
-    """The name of a file is enough, unless two models have it."""
-    monkeypatch.setenv("COLUMNS", "80")
-    deep = model.parent / "a-folder" / "name-of-model.onnx"
-    deep.parent.mkdir()
-    deep.write_bytes(model.read_bytes())
-    words = good("coverage", str(model), str(deep), "-q", "--target", "npu-int8").split()
-    assert "name-of-model.onnx" in words
-
-
 @pytest.mark.parametrize("name", builtin_names())
 def test_show_fits_a_terminal(name, monkeypatch):
     """Long lines go on below, indented; elsewhere, and addresses, they stay whole."""
@@ -240,41 +190,6 @@ def test_show_fits_a_terminal(name, monkeypatch):
     too_long = [line for line in broken.splitlines() if len(line) > 80]
     assert [line for line in too_long if len(line.split()) > 1] == []
     assert broken.split() == whole.split()
-
-
-def test_coverage_of_chosen_targets(model):
-    """Built-in ones and files."""
-    text = good("coverage", str(model), "--target", "rknn", "--target", EXAMPLE, "-q")
-    assert text.splitlines()[0].split() == ["model", "rknn", "my_chip.yaml"]
-
-
-def test_coverage_json_of_a_directory(model):
-    """Every model in it."""
-    data = json.loads(good("coverage", str(model.parent), "--format", "json", "-q"))
-    assert data["models"] == [model.as_posix()]
-    assert {cell["target"] for cell in data["cells"]} == set(builtin_names())
-
-
-def test_coverage_with_an_unreadable_model(model):
-    """The others are shown all the same; the exit code is that of an unreadable file."""
-    bad = model.with_name("bad.onnx")
-    bad.write_bytes(b"no model")
-    result = CliRunner().invoke(
-        target,
-        ["coverage", str(bad), str(model), "--target", "rknn", "-q"],
-        standalone_mode=False,
-    )
-    assert result.return_value == 2
-    assert "bad.onnx" in result.stderr
-    assert "open" in result.stdout or "takes" in result.stdout
-    alone = CliRunner().invoke(target, ["coverage", str(bad), "-q"], standalone_mode=False)
-    assert (alone.return_value, alone.stdout) == (2, "")
-
-
-def test_coverage_shape(model):
-    """A shape that does not fit is a mistake of the user."""
-    error = run("coverage", str(model), "--input-shape", "y=1,4,8,8").exception
-    assert isinstance(error, UsageError)
 
 
 def test_schema():

@@ -9,8 +9,6 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.schemas.report import VelaEstimate
-from npuconv.vendors import vela
 from support.builders import Net, images
 from support.tflite_files import read
 
@@ -36,24 +34,6 @@ def test_the_form_of_the_target(cli, model, folder, calibration):
     assert not (folder / "model.npu.onnx").exists()
     report = json.loads(Path("model.npu.report.json").read_text("utf-8"))
     assert report["quantization"]["format"] == "tflite"
-
-
-def test_estimates_of_the_compiler(cli, model, calibration, monkeypatch):
-    """Figures go into the report, and are said; without the compiler nothing is converted."""
-    flags = ("--target", "ethos-u55", "--calibration", calibration, "--with-vela")
-    monkeypatch.setenv("NPUCONV_VENDORS", "absent")
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    refused = cli("convert", model, *flags)
-    assert (refused.code, Path("model.npu.tflite").exists()) == (2, False)
-    assert "Vela is not installed" in refused.err
-    monkeypatch.setattr(vela, "require", lambda *_: "Vela")
-    said = VelaEstimate(command="vela", npu_operators=4, cpu_operators=2, cycles=28412)
-    monkeypatch.setattr(vela, "estimate", lambda *_: said)
-    done = cli("convert", model, *flags)
-    assert "4 operators on the NPU, 2 on the CPU; about 0.03 million" in " ".join(done.out.split())
-    report = json.loads(Path("model.npu.report.json").read_text("utf-8"))
-    assert report["vela"]["cycles"] == 28412
 
 
 def test_onnx_is_split_next(cli, model, calibration):
@@ -102,15 +82,6 @@ def test_check_and_convert_find_all_that_the_file_cannot_hold(cli, erf):
         assert cli(command, erf, "--target", "ethos-u55", "--ignore", "OPS010").code == 1
     assert not Path("erf.npu.tflite").exists()
     assert cli("check", erf, "--target", "ethos-u55", "--format", "qoperator").code == 0
-
-
-def test_coverage_says_what_check_says(cli, erf):
-    """The target refuses the model, which is no error of the command."""
-    done = cli("target", "coverage", erf, "--target", "ethos-u55", "--output-format", "json")
-    assert done.code == 0
-    (cell,) = json.loads(done.out)["cells"]
-    assert (cell["verdict"], [o["code"] for o in cell["obstacles"]]) == ("refuses", ["OPS010"])
-    assert cell["obstacles"][0]["count"] == 2
 
 
 def test_an_open_extent_is_a_finding(cli, folder):

@@ -79,7 +79,7 @@ def test_command_words():
 def test_command_words_of_switches_parse_to_the_same_values():
     """Every switch of convert, on and off, under its own name."""
     switches = [p for p in convert.params if p.name in Options.model_fields and p.type is BOOL]
-    assert {"offload", "keep_scales", "standard_ops", "with_vela"} <= {p.name for p in switches}
+    assert {"offload", "keep_scales", "standard_ops"} <= {p.name for p in switches}
     for param in switches:
         for flag in (*param.opts, *param.secondary_opts):
             flags = convert.make_context("convert", ["m.onnx", flag]).params

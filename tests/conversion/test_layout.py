@@ -102,6 +102,31 @@ def test_a_model_with_its_channels_last_needs_no_transposes(either):
     assert ops == ["QuantizeLinear", "QLinearConv", "DequantizeLinear"]
 
 
+@pytest.mark.parametrize("place", ["device", "host"])
+def test_a_pool_that_the_target_lists(tmp_path, place):
+    """It is written with channels last wherever it runs."""
+    path = tmp_path / "pools.yaml"
+    path.write_text(CHIP.replace("operators:", "operators:\n  MaxPool: {}"))
+    net = (
+        Net(x=(1, 3, 8, 8))
+        .conv()
+        .op("MaxPool", kernel_shape=[2, 2], name="pool")
+        .conv(weight=(2, 4, 3, 3))
+    )
+    keep = ("pool",) if place == "host" else ()
+    first, last = both(net.model(), str(path), keep_float=keep)
+    same(first, last)
+    assert ("NhwcMaxPool" in {n.op_type for n in last.model.graph.node}) == (place == "device")
+
+
+def test_images_of_a_batch_that_are_joined_again():
+    """The layer is compared, although a Concat makes its output."""
+    net = Net(x=(2, 3, 8, 8)).conv().conv(weight=(2, 4, 1, 1))
+    first, last = both(net.model(), "ethos-u55", format="qoperator")
+    assert "Concat" in {n.op_type for n in last.model.graph.node}
+    same(first, last)
+
+
 def test_a_chip_that_does_not_take_it():
     """A chip of another layout is a finding with a remedy, for check and convert."""
     report = npuconv.check(digits(), layout="nhwc")

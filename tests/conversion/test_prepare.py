@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import npuconv
-from npuconv.errors import CalibrationError, ModelError, NpuconvError, OutputError, UsageError
+from npuconv.errors import CalibrationError, ModelError, NpuconvError, UsageError
 from support.builders import Net, images
 
 X = (1, 3, 8, 8)
@@ -129,18 +129,6 @@ def test_samples_that_do_not_fit(tmp_path: Path, arrays: Any, says: str) -> None
     assert isinstance(checked, CalibrationError)
     assert str(checked) == str(converted)
     assert says in str(checked)
-
-
-def test_the_cache(tmp_path: Path) -> None:
-    """A file is no folder; a folder that could be made is left for convert to make."""
-    model, file, folder = Net(x=X).conv().model(), tmp_path / "file", tmp_path / "a" / "b"
-    file.touch()
-    for place in (file, file / "below"):
-        checked, converted = failures(model, cache=str(place))
-        assert isinstance(checked, OutputError)
-        assert str(checked) == str(converted)
-    assert npuconv.check(model, cache=str(folder)).ok
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_device_that_cannot_repeat_layers(tmp_path: Path) -> None:

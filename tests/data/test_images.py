@@ -1,8 +1,7 @@
-"""Images: decoding, geometry, normalization, the cache of decoded images, and errors."""
+"""Images: decoding, geometry, normalization, and errors."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from PIL import Image
 
 from npuconv import limits
 from npuconv.config import Preprocess
-from npuconv.data import InputSpec, Samples, images, open_samples
-from npuconv.errors import CalibrationError, OutputError
+from npuconv.data import InputSpec, Samples, open_samples
+from npuconv.errors import CalibrationError
 
 
 def spec(shape: Any = (1, 3, 8, 8), dtype: str = "float32") -> InputSpec:
@@ -267,134 +266,6 @@ def test_images_are_read_when_needed(tmp_path: Path) -> None:
 
 SPEC = InputSpec("x", np.dtype(np.float32), (1, 3, 8, 12))
 UNIT = Preprocess(preset="unit")
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """Return three noisy images."""
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    for number in range(3):
-        pixels = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number}.png")
-    return folder
-
-
-@pytest.fixture
-def count(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Record the images that are decoded."""
-    seen: list[Path] = []
-    decode = images._decode
-
-    def counted(file, plan):
-        seen.append(file)
-        return decode(file, plan)
-
-    monkeypatch.setattr(images, "_decode", counted)
-    return seen
-
-
-def feeds(photos, preprocess=UNIT, spec=SPEC, **keywords):
-    return [feed[spec.name] for feed in open_samples(photos, [spec], preprocess, **keywords)]
-
-
-def test_the_same_numbers_once(photos, tmp_path, count):
-    """Pixels are equal with and without the cache, and decoded once."""
-    plain = feeds(photos)
-    assert len(count) == 3
-    for _ in range(2):
-        found = feeds(photos, cache=tmp_path / "cache")
-        assert all((a == b).all() for a, b in zip(plain, found, strict=True))
-    assert len(count) == 6
-
-
-def test_what_shares_pixels(photos, tmp_path, count):
-    """Other means, deviations and layouts use the same pixels; other sizes and colours do not."""
-    cache = tmp_path / "cache"
-    feeds(photos, cache=cache)
-    feeds(photos, Preprocess(preset="imagenet"), cache=cache)
-    other = InputSpec("y", np.dtype(np.float32), (1, 8, 12, 3))
-    feeds(photos, Preprocess(preset="signed", layout="nhwc"), other, cache=cache)
-    assert len(count) == 3
-    feeds(photos, Preprocess(preset="unit", color="bgr"), cache=cache)
-    feeds(photos, Preprocess(preset="unit", resize=(8, 12)), cache=cache)
-    assert len(count) == 9
-
-
-def test_another_image_of_that_name(photos, tmp_path, count):
-    """The content of the file counts, not its name."""
-    feeds(photos, cache=tmp_path / "cache")
-    Image.new("RGB", (30, 20), (9, 9, 9)).save(photos / "0.png")
-    (photos / "1.png").rename(photos / "4.png")
-    (changed, *_) = feeds(photos, cache=tmp_path / "cache")
-    assert np.unique(changed).size == 1
-    assert len(count) == 4
-
-
-def test_a_damaged_file_is_made_anew(photos, tmp_path, count):
-    """A damaged file of the cache is written anew."""
-    before = feeds(photos, cache=tmp_path / "cache")
-    kept = sorted((tmp_path / "cache" / "images").glob("*.npy"))
-    whole = kept[0].read_bytes()
-    for damage in (whole[:8] + b"\x01" + whole[9:], whole.replace(b"'descr'", b"b'escr'")):
-        kept[0].write_bytes(damage)
-        feeds(photos, cache=tmp_path / "cache")
-    kept[0].write_bytes(b"")
-    kept[1].write_bytes(kept[1].read_bytes()[:100])
-    np.save(kept[2], np.zeros(3))
-    after = feeds(photos, cache=tmp_path / "cache")
-    assert all((a == b).all() for a, b in zip(before, after, strict=True))
-    assert len(count) == 8
-
-
-def test_the_size_is_checked_all_the_same(photos, tmp_path):
-    """Pixels from the cache must fit the input, too."""
-    keys = Preprocess(preset="unit", resize=(8,))
-    feeds(photos, keys, SPEC, cache=tmp_path)
-    with pytest.raises(CalibrationError, match="images become 8x12"):
-        feeds(photos, keys, InputSpec("x", np.dtype(np.float32), (1, 3, 8, 8)), cache=tmp_path)
-
-
-def test_many_at_once(photos, tmp_path):
-    """One of several processes decodes an image, and the others wait for it."""
-    kept = images.ImageCache(tmp_path / "cache", "how")
-    calls: list[int] = []
-
-    def decode() -> images.Pixels:
-        calls.append(1)
-        return np.full((4, 4), 7, np.uint8)
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: kept.get(photos / "0.png", decode), range(32)))
-    assert len(calls) == 1
-    assert all((one == 7).all() for one in found)
-
-
-def test_the_folder_of_a_process(photos, tmp_path, count):
-    """The folder of a process is used where a conversion names none."""
-    images.keep_in(tmp_path / "shared")
-    try:
-        feeds(photos)
-        feeds(photos)
-    finally:
-        images.keep_in("")
-    assert len(count) == 3
-    feeds(photos)
-    assert len(count) == 6
-
-
-def test_a_folder_that_cannot_be_made(tmp_path):
-    """The error names the folder."""
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="file: cannot be made"):
-        images.ImageCache(tmp_path / "file", "how")
-
-
-def test_without_locks(photos, tmp_path, monkeypatch):
-    """A system without file locks decodes all the same."""
-    monkeypatch.setitem(__import__("sys").modules, "fcntl", None)
-    assert len(feeds(photos, cache=tmp_path / "cache")) == 3
 
 
 @pytest.mark.parametrize("keys", [{}, {"preset": "raw"}])

@@ -81,7 +81,7 @@ def test_three_axes_by_slices(form, tmp_path):
 
 def _compare(path, model, folder, target=None):
     """Split, run the parts and the whole, and count what differs."""
-    split(model, folder, target=target, emit=["c"])
+    split(model, folder, target=target)
     found = run_parts(folder, samples=1, whole=model, input_shape=shapes_of(path))
     assert found.differing
     assert not any(found.differing.values())

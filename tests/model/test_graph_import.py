@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
-import onnx_graphsurgeon as gs
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -14,10 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 import npuconv
 from npuconv.model import load
 from npuconv.model.graph_import import dense, import_graph, inlined
-from npuconv.model.surgeon import Graph, Node, Tensor
 from support.asserts import read, same_numbers
 from support.builders import Net, images
-from support.zoo import ZOO
 
 FLAT, COORDINATES = [0, 5, 7], [[0, 0, 0, 0], [0, 0, 1, 2], [0, 0, 2, 1]]
 OPSET = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
@@ -158,87 +153,6 @@ def test_a_dense_model_is_not_copied():
     assert dense(model) is model
 
 
-def numbered(graph: Graph) -> dict[int, int]:
-    """Tensors by the order in which they are met: equal numbers are the same object."""
-    found: dict[int, int] = {}
-    tensors = [*graph.inputs, *graph.outputs]
-    tensors += [t for n in graph.nodes for t in (*n.inputs, *n.outputs)]
-    for tensor in tensors:
-        found.setdefault(id(tensor), len(found))
-    return found
-
-
-def tensor(given: Tensor, numbers: dict[int, int], nodes: dict[int, int]) -> tuple[Any, ...]:
-    """Return all fields of a tensor, with positions for nodes."""
-    said = {k: v for k, v in vars(given).items() if k not in ("inputs", "outputs", "_values")}
-    values = given.values.tobytes() if isinstance(given, gs.Constant) else None
-    lists = [[nodes.get(id(n), -1) for n in part] for part in (given.inputs, given.outputs)]
-    fields = given.inputs.field_name, given.outputs.field_name
-    owners = given.inputs.parent_obj is given and given.outputs.parent_obj is given
-    return (type(given), numbers.get(id(given)), said, values, lists, fields, owners)
-
-
-def described(node: Node, numbers: dict[int, int]) -> tuple[Any, ...]:
-    """Return all fields of a node, with numbers for tensors."""
-    lists = [[numbers[id(t)] for t in part] for part in (node.inputs, node.outputs)]
-    fields = node.inputs.field_name, node.outputs.field_name
-    owners = node.inputs.parent_obj is node and node.outputs.parent_obj is node
-    attrs = {key: plain(value) for key, value in node.attrs.items()}
-    return (node.op, node.name, node.domain, attrs, lists, fields, owners, sorted(vars(node)))
-
-
-def plain(value: Any) -> Any:
-    """Return an attribute in a form that can be compared."""
-    if isinstance(value, Graph):
-        return said(value)
-    return value.values.tolist() if isinstance(value, gs.Constant) else value
-
-
-def said(graph: Graph) -> tuple[Any, ...]:
-    """Return all fields of a graph."""
-    numbers, nodes = numbered(graph), {id(n): i for i, n in enumerate(graph.nodes)}
-    found = {id(t): t for n in graph.nodes for t in (*n.inputs, *n.outputs)}
-    found |= {id(t): t for t in (*graph.inputs, *graph.outputs)}
-    tensors = [tensor(t, numbers, nodes) for t in found.values()]
-    head = [graph.name, graph.doc_string, graph.opset, graph.ir_version, graph.producer_name]
-    ports = [[numbers[id(t)] for t in part] for part in (graph.inputs, graph.outputs)]
-    return (head, ports, [described(node, numbers) for node in graph.nodes], tensors)
-
-
-@pytest.mark.parametrize("name", ZOO)
-def test_the_zoo(name):
-    proto = ZOO[name]()
-    assert said(import_graph(proto)) == said(gs.import_onnx(proto))
-
-
-@pytest.mark.parametrize("name", ZOO)
-def test_the_zoo_with_shapes(name):
-    """Tensors whose types are stated, outputs among them."""
-    proto = onnx.shape_inference.infer_shapes(ZOO[name]())
-    proto.graph.value_info.extend(list(proto.graph.output))
-    assert said(import_graph(proto)) == said(gs.import_onnx(proto))
-
-
-def test_what_is_rare():
-    """Stated twice, left out, listed among the inputs, made by nothing, texts, tensors."""
-    net = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 3, 3), name="first").op("Clip", "t0", "", "nowhere")
-    proto = net.model()
-    graph = proto.graph
-    half = helper.make_tensor_value_info(graph.node[0].output[0], TensorProto.FLOAT, None)
-    full = helper.make_tensor_value_info(graph.node[0].output[0], TensorProto.FLOAT, [1, 4, 6, 6])
-    graph.value_info.extend([half, full])
-    weight = graph.initializer[0]
-    graph.input.append(helper.make_tensor_value_info(weight.name, TensorProto.FLOAT, weight.dims))
-    graph.initializer.append(numpy_helper.from_array(np.zeros(3, np.float32), weight.name))
-    values = numpy_helper.from_array(np.arange(3, dtype=np.float32), "inside")
-    graph.node.append(helper.make_node("Constant", [], ["c"], value=values))
-    graph.node.append(helper.make_node("Thing", ["c", ""], ["d", ""], "n", domain="com.a", s="ä"))
-    graph.node[-1].attribute.extend(
-        [helper.make_attribute("fs", [0.5]), helper.make_attribute("texts", ["a", "b"])]
-    )
-    assert said(import_graph(proto)) == said(gs.import_onnx(proto))
-
-
 def test_a_subgraph_reads_tensors_of_the_outer_graph_itself():
     inner = helper.make_graph(
         [helper.make_node("Relu", ["t0"], ["r"])],
@@ -255,7 +169,6 @@ def test_a_subgraph_reads_tensors_of_the_outer_graph_itself():
     graph = import_graph(proto)
     branch = graph.nodes[1].attrs["then_branch"]
     assert branch.nodes[0].inputs[0] is graph.nodes[0].outputs[0]
-    assert said(graph) == said(gs.import_onnx(proto))
 
 
 def test_an_output_that_is_stated_twice():

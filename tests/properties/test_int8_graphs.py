@@ -26,7 +26,9 @@ pytestmark = pytest.mark.e2e
 
 LOWER = ("lower-convolutions", "lower-passthrough")
 SEEDS = st.integers(0, 2**31)
-MANY = settings(max_examples=40)
+# With zero point 0 for every tensor, and with any.
+TARGETS = pytest.mark.parametrize("target", ["npu-int8", "rknn"])
+MANY, FEWER = settings(max_examples=40), settings(max_examples=20)
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,11 @@ class Graph:
         return Value(name, source.channels, source.side)
 
 
-def converted(proto: onnx.ModelProto) -> tuple[Model, Passes, onnx.ModelProto]:
+def converted(
+    proto: onnx.ModelProto, target: str = "npu-int8"
+) -> tuple[Model, Passes, onnx.ModelProto]:
     """The int8 model, its context, and the float model that rounds in the same places."""
-    model, ctx = read(proto), context()
+    model, ctx = read(proto), context(target=target)
     graph = prepare(model, ctx)
     rounds = fake_quantized(graph.proto(), quant_points(graph, QuantState(ctx.emission.encodings)))
     for name in (*QUANTIZE, *LOWER):
@@ -179,12 +183,13 @@ def test_what_is_padded_has_zero_point_0(seed: int) -> None:
                     assert not maker.inputs[2].values.any()
 
 
-@MANY
+@TARGETS
+@FEWER
 @given(SEEDS)
-def test_the_int8_model_is_the_float_model_with_its_roundings(seed: int) -> None:
+def test_the_int8_model_is_the_float_model_with_its_roundings(target: str, seed: int) -> None:
     """Saturation, folded scales, moved zero points: what is left is next to nothing."""
     proto = Graph(seed).model()
-    model, ctx, rounds = converted(proto)
+    model, ctx, rounds = converted(proto, target)
     int8, step = save.to_proto(model), largest_step(ctx)
     feed = random_feeds(read(proto), 1)[0]
     float_ = executor.Session(proto, optimize=False).run(feed)
@@ -197,12 +202,13 @@ def test_the_int8_model_is_the_float_model_with_its_roundings(seed: int) -> None
         assert np.abs(real[name] - exact).mean() <= max(0.1 * size, 2 * step), name
 
 
-@MANY
+@TARGETS
+@FEWER
 @given(SEEDS)
-def test_the_runtime_and_the_emulated_device_agree(seed: int) -> None:
+def test_the_runtime_and_the_emulated_device_agree(target: str, seed: int) -> None:
     """Exact integers wherever there are integers, on any processor."""
     proto = Graph(seed).model()
-    model, _, _ = converted(proto)
+    model, _, _ = converted(proto, target)
     int8 = save.to_proto(model)
     onnx.checker.check_model(int8)
     feed = random_feeds(read(proto), 1)[0]

@@ -129,8 +129,6 @@ def test_only_what_matters_crosses():
     [
         ("host", {}, []),
         ("auto", {}, ["second"]),
-        ("host", {"max_extra_bytes": 500}, ["second"]),
-        ("inputs", {"max_extra_bytes": 500}, []),
         ("inputs", {}, []),
         ("never", {"max_extra_macs": 50}, []),
         ("auto", {"without": ("host-padding",)}, []),
@@ -141,16 +139,9 @@ def test_as_the_user_has_it(asked, options, wanted):
     assert padded(net(), pad_on_host=asked, **options) == wanted
 
 
-@pytest.mark.parametrize(("percent", "wanted"), [(20, []), (300, ["second"])])
-def test_no_more_bytes_than_allowed(percent, wanted):
-    """A map of 4x32x32 crosses twice, where 3x32x32 and one map of the output do anyway."""
-    assert padded(net(), pad_on_host="all", max_extra_bytes=percent) == wanted
-
-
-def test_bytes_that_are_granted_buy_any_gain():
-    """A user who pays need not be asked whether it is worth it."""
-    assert padded(net(BLUR)) == []
-    assert padded(net(BLUR), max_extra_bytes=300) == ["second"]
+def test_all_tensors_cross_for_any_gain():
+    """A user who asks for all need not be asked whether it is worth it."""
+    assert padded(net(BLUR), pad_on_host="all") == ["second"]
 
 
 def test_multiplications_buy_no_crossing():

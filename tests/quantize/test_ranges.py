@@ -47,13 +47,16 @@ def groups(draw: st.DrawFn) -> ScaleConstraints:
     caps = np.full(count, np.inf)
     if rng.random() < 0.5:
         values, caps = np.clip(values, 0, 6), np.full(count, 6.0)
-    return group(values, centred=rng.random(count) < 0.3, caps=caps)
+    centred, stored = rng.random(count) < 0.3, rng.random(count) < 0.5
+    centred |= stored & np.any(stored & centred)
+    return group(values, centred=centred, stored=stored, stores_zeros=bool(stored.any()), caps=caps)
 
 
 @given(groups(), st.sampled_from(METHODS))
 def test_every_choice_is_one_the_device_can_have(found: ScaleConstraints, method: str) -> None:
-    """Scales above 0, zero points of 8 bits and 0 where they must be, no range beyond a cap."""
+    """Scales above 0, zero points of 8 bits, 0 or alike where they must be, no range over a cap."""
     choice = choose(found, method)
+    assert len(set(choice.zeros[found.stored].tolist())) <= 1
     assert np.all(choice.scales > 0)
     assert np.isfinite(choice.scales).all()
     assert not choice.zeros[found.centred].any()
@@ -79,7 +82,7 @@ def test_ranges_are_no_larger_than_they_need_to_be(found: ScaleConstraints, meth
     below = lows >= np.minimum(found.lows, 0) - step
     above = highs <= np.maximum(found.highs, 0) + step
     assert (below | above)[live].all()
-    assert (below & above)[live & ~found.centred].all()
+    assert (below & above)[live & ~found.centred & ~found.stored].all()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -241,6 +244,29 @@ def test_a_file_says_one_zero_point_for_what_shares_integers():
     assert found["b"].zeros[0] != 0
     assert [found[name].nominal_zero for name in ("a", "b", "b_1")] == [0, 0, 0]
     assert found["y"].nominal_zero == found["y"].zeros[0]
+
+
+@pytest.mark.parametrize("bias", [(-1, -1, -1, -1), (-3, 0, 3, 6)])
+def test_no_zero_point_is_0_for_a_compiler_that_rescales_it(bias: tuple[int, ...]):
+    """The file has -1; channels with zero points of their own keep these and their integers."""
+    net, x = Net(x=(1, 1, 8, 8)), np.linspace(-1.005, 1, 64, dtype=np.float32)
+    weight = net.constant(np.ones((4, 1, 1, 1), np.float32))
+    net.op("Conv", "x", weight, net.constant(np.asarray(bias, np.float32)), to="y")
+    found = []
+    for rescales in (False, True):
+        ctx = context(format="qdq")
+        ctx.target = chip("", also={
+            "operators": {"Conv": {}}, "rescales_symmetric": rescales,
+            "activations": {**NUMBERS, "zero_point": {"range": [-128, 127]}},
+        })  # fmt: skip
+        graph = planned(read(net.model()), ctx)
+        stats = watch(graph, [{"x": x.reshape(1, 1, 8, 8)}])
+        found.append(choose_encodings(graph, Calibration(stats, {}), {}).encodings)
+    before, after = found
+    assert [before["x"].nominal_zero, after["x"].nominal_zero] == [0, -1]
+    assert [before["x"].zeros.tolist(), after["x"].zeros.tolist()] == [[0], [-1]]
+    assert after["y"].nominal_zero == (before["y"].nominal_zero or -1)
+    assert np.array_equal(after["y"].zeros, before["y"].zeros)
 
 
 def test_steps_that_are_left_out():

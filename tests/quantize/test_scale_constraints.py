@@ -77,6 +77,18 @@ def test_a_passthrough_pad_fixes_the_zero_point():
     assert of(net.model())["a"].centred.all()
 
 
+@pytest.mark.parametrize("target", ["rknn", "npu-int8"])
+def test_one_zero_point_of_all_filled_channels(target):
+    """It is 0 unless the file can have others: then it is left to the ranges."""
+    relu = image().op("Relu", to="r").conv("r", (4, 4, 3, 3), pads=[1] * 4, to="y")
+    relu.conv("a", (4, 4, 3, 3), to="z").output("y", "z")
+    for net in (Net(x=(1, 3, 8, 8)).conv("x", pads=[1] * 4, to="a"), relu):
+        constraints = of(net.model(), target=target)["x" if net is not relu else "a"]
+        is_free = target == "rknn"
+        assert constraints.centred.tolist() == [not is_free] * len(constraints.slots)
+        assert constraints.stored.tolist() == [is_free] * len(constraints.slots)
+
+
 def test_an_int8_output_of_the_model():
     """One scale says it, and zero point 0."""
     found = of(image().model(), io="int8")

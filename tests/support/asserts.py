@@ -99,8 +99,8 @@ class Passes:
 
 
 def context(**options: Any) -> Passes:
-    """Passes of any phase for the built-in target, with verification on."""
-    return Passes(builtin(), Options(**options))
+    """Passes of any phase for the target of the options, with verification on."""
+    return Passes(builtin(Options(**options).target), Options(**options))
 
 
 def run_pass(name: str, model: Model, passes: Passes | None = None) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from npuconv import executor
 from npuconv.batch import local, worker
-from npuconv.batch.job import Event, Job, JobFolders, from_json, to_json
-from npuconv.data.images import keep_in
+from npuconv.batch.job import Event, Job, from_json, to_json
 
 
 @contextlib.contextmanager
@@ -21,13 +21,13 @@ def settings_of_worker() -> Iterator[None]:
         yield
     finally:
         executor.limit_threads(0)
-        keep_in("")
 
 
 def _run(
     jobs: Iterable[Job],
-    place: JobFolders,
+    root: Path,
     *,
+    threads: int = 1,
     at_once: int = 1,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> Generator[Event, None, None]:
@@ -35,9 +35,8 @@ def _run(
     for job in jobs:
         yield Event(job)
         messages: list[dict[str, Any]] = []
-        with settings_of_worker(), contextlib.chdir(place.root):
-            sent = from_json(Job, to_json(job))
-            outcome = worker.run(sent, from_json(JobFolders, to_json(place)), messages.append)
+        with settings_of_worker(), contextlib.chdir(root):
+            outcome = worker.run(from_json(to_json(job)), threads, messages.append)
         yield from (Event(job, **message) for message in messages)
         yield Event(job, outcome=outcome)
 

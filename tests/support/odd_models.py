@@ -303,7 +303,6 @@ def _options(dice: Dice, shape: tuple[int | str, ...]) -> dict[str, Any]:
         "opset": (8, lambda: dice.one_of((14, 17, 19, 22))),
         "standard_ops": (6, lambda: True),
         "method": (8, lambda: dice.one_of(("minmax", "percentile", "entropy", "mse"))),
-        "max_extra_bytes": (6, lambda: dice.one_of((0, 50, 1000))),
         "keep_scales": (6, lambda: False),
         "without": (4, lambda: (dice.one_of(("gptq-rounding", "clipping", "nothing")),)),
         "preprocess": (5, lambda: dice.one_of(("unit", "imagenet", {"mean": [9, 9]}))),

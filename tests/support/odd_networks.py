@@ -398,7 +398,7 @@ def _options(dice: Dice, work: _Growing) -> dict[str, Any]:
         options["opset"] = dice.one_of((14, 17, 19, 22, 25))
     rare = (
         ("standard_ops", True), ("fit", False), ("io", "int8"), ("max_extra_macs", 20),
-        ("pad_on_host", "all"), ("pad_on_host", "never"), ("max_extra_bytes", 200),
+        ("pad_on_host", "all"), ("pad_on_host", "never"), ("pad_on_host", "auto"),
         ("without", ("clipping",)), ("prefer", ("dense",)), ("keep_float", ("op:Relu",)),
         ("layout", "nhwc"),
     )  # fmt: skip

@@ -96,6 +96,8 @@ def disagreement(case: OddCase) -> tuple[End, str]:
 
 FLOAT_DB = 70.0  # least SQNR of float32 sums in another order
 LOW_DB = 20.0  # SQNR above which int8 is as expected for random weights
+FORM_DB = 3.0  # largest difference between two forms of one network
+LIMIT_DB = 40.0  # SQNR above which forms are not compared: few values are rounded at all
 LOST_DB = 10.0  # largest loss from operators in int8, compared with convolutions alone
 
 
@@ -112,7 +114,7 @@ def faults(case: OddNetwork, folder: Path) -> tuple[str, list[str]]:
     model = npuconv.convert(case.model, **options).model
     sentences = [] if options.get("io") == "int8" else _of_outputs(case, model, folder)
     if not sentences and options["format"] == "qoperator":
-        sentences += _of_parts(model, options, folder)
+        sentences += _of_parts(model, options, folder) + _of_forms(case, model, options)
     if not sentences and options.get("io") != "int8":
         npuconv.verify(case.model, model, samples=2, input_shape=options.get("input_shape", {}))
     if _computes_as_litert(case) and find_spec("ai_edge_litert"):
@@ -172,6 +174,24 @@ def _sqnr_of_convolutions(case: OddNetwork, expected: dict[str, np.ndarray], fol
     except UnsupportedModelError:
         return -np.inf
     return worst_sqnr(expected, Session(model).run(case.feeds))
+
+
+def _of_forms(case: OddNetwork, model: onnx.ModelProto, options: dict[str, Any]) -> list[str]:
+    """Compare the file with the same layers in two other forms, whose plans may differ."""
+    if options.get("io") == "int8" or options.get("layout") == "nhwc":
+        return []
+    expected = Session(case.model).run(case.feeds)
+    reached = worst_sqnr(expected, Session(model).run(case.feeds))
+    sentences = []
+    for change in ({"format": "qdq"}, {"layout": "nhwc"}):
+        try:
+            again = npuconv.convert(case.model, **options | change).model
+        except UnsupportedModelError:
+            continue  # the target does not take this layout
+        other = worst_sqnr(expected, Session(again).run(case.feeds))
+        if abs(min(reached, LIMIT_DB) - min(other, LIMIT_DB)) > FORM_DB:
+            sentences.append(f"{reached:.1f} dB, with {change} {other:.1f}")
+    return sentences
 
 
 def _of_parts(model: onnx.ModelProto, options: dict[str, Any], folder: Path) -> list[str]:

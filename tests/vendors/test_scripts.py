@@ -145,15 +145,16 @@ def rknn(load=0, build=0, text=RKNN_LOG):
         def __init__(self, **_):
             log(text)
 
-        def config(self, target_platform):
+        def config(self, target_platform, optimization_level):
             log(f"D {target_platform}\n")
+            self.level = optimization_level
 
         def load_onnx(self, model):
             assert model == "model.onnx"
             return result(load)
 
         def build(self, do_quantization, dataset):
-            assert do_quantization == (dataset is not None)
+            assert do_quantization == (dataset is not None) == (self.level == 3)
             return result(build)
 
         def init_runtime(self):

@@ -178,14 +178,15 @@ class Encoding:
 
 
 def scales_for(
-    lows: ArrayLike, highs: ArrayLike, centred: ArrayLike
+    lows: ArrayLike, highs: ArrayLike, fixed: ArrayLike, zero: ArrayLike = 0
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Return scales and zero points under which lows..highs, and 0, are not clipped.
 
     Args:
         lows: smallest values [C].
         highs: largest values [C].
-        centred: whether the zero point must be 0 [C].
+        fixed: whether the zero point must be ``zero`` [C].
+        zero: integer -128..127, or [C].
 
     Returns:
         float32 scales [C], never 0 or denormal (a channel of zeros gets the smallest scale of the
@@ -193,15 +194,34 @@ def scales_for(
     """
     low = np.minimum(np.asarray(lows, np.float64), 0)
     high = np.maximum(np.asarray(highs, np.float64), 0)
-    fixed = np.asarray(centred, bool)
-    spread = np.where(fixed, np.maximum(high / HIGHEST, low / LOWEST), (high - low) / 255)
+    fixed, zero = np.asarray(fixed, bool), np.asarray(zero, np.int64)
+    # If there are no levels on one side of 0, a value there takes a scale beyond all use.
+    above, below = np.maximum(HIGHEST - zero, 1e-9), np.minimum(LOWEST - zero, -1e-9)
+    spread = np.where(fixed, np.maximum(high / above, low / below), (high - low) / 255)
     # A channel without values must not coarsen the weights of the others.
     smallest = spread[spread > 0].min(initial=np.inf)
     unused = smallest if np.isfinite(smallest) else 1.0
     scales = np.maximum(np.where(spread > 0, spread, unused), SMALLEST_SCALE).astype(np.float32)
     offsets = np.clip(np.rint(LOWEST - low / scales), LOWEST, HIGHEST)
-    zeros = np.where(fixed, 0, offsets)
+    zeros = np.where(fixed, zero, offsets)
     return scales, zeros.astype(np.int32)
+
+
+def common_zero(lows: ArrayLike, highs: ArrayLike) -> int:
+    """Return the zero point under which the scales of all channels are smallest.
+
+    Each scale counts as its square, relative to the scale with the best zero point of its channel.
+
+    Args:
+        lows: smallest values [C], at most 0.
+        highs: largest values [C], at least 0.
+    """
+    zeros = np.arange(LOWEST, HIGHEST + 1)
+    smallest, _ = scales_for(lows, highs, False)
+    scales, _ = scales_for(lows, highs, True, zeros[:, None])
+    live = (np.asarray(lows) < 0) | (np.asarray(highs) > 0)
+    ratios = scales[:, live] / smallest[live].astype(np.float64)
+    return int(zeros[np.square(ratios).sum(axis=1).argmin()])
 
 
 _WIDER = np.linspace(1.0, 1.1, 401)  # factors of a scale; value 255 moves by 0.06 of a step

@@ -28,8 +28,6 @@ FORMAT = 1  # version of the lock file
 _PACKAGES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "pillow")
 # Options that name files; the lock file has digests of these files.
 NAMES_A_FILE = ("calibration", "baseline", "source_root")
-# Options that do not change the output.
-_WITHOUT_EFFECT = ("cache",)
 
 
 class Locks:
@@ -117,7 +115,7 @@ class Locks:
     def _inputs(self, job: Job) -> dict[str, Any]:
         """Return everything that the output of a job depends on."""
         options = job.options.model_dump(mode="json", exclude_defaults=True)
-        for key in ("target", *NAMES_A_FILE, *_WITHOUT_EFFECT):
+        for key in ("target", *NAMES_A_FILE):
             options.pop(key, None)
         files = {key: name for key in NAMES_A_FILE if (name := getattr(job.options, key))}
         return {
@@ -208,13 +206,6 @@ def external_files(path: Path) -> list[Path]:
         return []
     if b"location" not in data:  # the key of every external tensor; most models have none
         return []
-    import onnx
-    from onnx.external_data_helper import _get_all_tensors, uses_external_data
+    from npuconv.model import external_data  # takes onnx
 
-    try:
-        tensors = list(_get_all_tensors(onnx.load_model_from_string(data)))
-    except Exception:  # no model: the job reports it
-        return []
-    entries = [entry for t in tensors if uses_external_data(t) for entry in t.external_data]
-    locations = {entry.value for entry in entries if entry.key == "location"}
-    return [path.parent / location for location in sorted(locations)]
+    return sorted(external_data.files(path))

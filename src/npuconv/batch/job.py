@@ -1,4 +1,4 @@
-"""One job, its folders, its events and its outcome; settings of a run."""
+"""One job, its events and its outcome; settings of a run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, TypeVar, get_args
+from pathlib import PurePosixPath
+from typing import Annotated, Any, get_args
 
 from pydantic import (
     BaseModel,
@@ -17,7 +17,6 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
-    model_validator,
 )
 
 from npuconv import yamlio
@@ -84,23 +83,7 @@ class Settings(JobLimits):
     jobs: int | None = Field(None, ge=1)  # number of jobs at once; None: cores / threads
     threads: int = Field(1, ge=1)  # threads of each job; last digits of results depend on it
     resume: bool = True  # whether jobs that are done and unchanged are skipped
-    cache: Path | None = None  # folder of decoded samples; None: below the output folder
     scheduler: str | None = None  # address of a Dask scheduler; None: this machine
-    local_cluster: int = Field(0, ge=0)  # workers of a Dask cluster on this machine; 0: no cluster
-    ship: bool = False  # whether files are sent to the workers, which share no folder
-
-    @model_validator(mode="after")
-    def _refuse_contradictions(self) -> Settings:
-        if self.scheduler and self.local_cluster:
-            raise ValueError("a scheduler and a local cluster exclude each other")
-        if self.ship and not self.on_cluster:
-            raise ValueError("only a cluster is shipped to: give a scheduler")
-        return self
-
-    @property
-    def on_cluster(self) -> bool:
-        """True if jobs run on Dask, False if on this machine."""
-        return bool(self.scheduler or self.local_cluster)
 
     @property
     def at_once(self) -> int:
@@ -128,16 +111,6 @@ def make_settings(**settings: Any) -> Settings:
 EXIT_CODES: dict[JobStatus, int] = dict.fromkeys(get_args(JobStatus), 1)
 EXIT_CODES |= {"converted": 0, "failed": 2, "bug": 70}
 FINISHED = ("converted", "refused")  # the same job would end so again
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class JobFolders:
-    """Folders and number of threads that jobs run with."""
-
-    root: Path  # folder that the paths of jobs are relative to
-    cache: Path  # folder of decoded samples, shared by all jobs
-    threads: int = 1  # number of threads of each job
 
 
 @dataclass(frozen=True)
@@ -204,11 +177,11 @@ class Event:
     outcome: Outcome | None = None  # only at the end of the job
 
 
-def to_json(value: Job | JobFolders | Outcome) -> Any:
-    """Return a job, its folders or its outcome as plain data, for another process."""
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
+def to_json(job: Job) -> Any:
+    """Return a job as plain data, for another process."""
+    return TypeAdapter(Job).dump_python(job, mode="json")
 
 
-def from_json(kind: type[Value], data: Any) -> Value:
-    """Return a job, its folders or its outcome from the plain data of ``to_json``."""
-    return TypeAdapter(kind).validate_python(data)
+def from_json(data: Any) -> Job:
+    """Return a job from the plain data of ``to_json``."""
+    return TypeAdapter(Job).validate_python(data)

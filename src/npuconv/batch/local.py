@@ -18,11 +18,12 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
 from typing import IO
 
 import psutil
 
-from npuconv.batch.job import Event, Job, JobFolders, Outcome, to_json
+from npuconv.batch.job import Event, Job, Outcome, to_json
 from npuconv.batch.worker import ABANDONED
 from npuconv.report import words
 from npuconv.schemas.batch import JobStatus
@@ -34,12 +35,13 @@ _BLAS = ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 
 def run(
     jobs: Iterable[Job],
-    folders: JobFolders,
+    root: Path,
     *,
+    threads: int = 1,
     at_once: int = 1,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> Generator[Event, None, None]:
-    """Run jobs and yield their events.
+    """Run jobs, whose paths are relative to ``root``, and yield their events.
 
     The running jobs are ended when the caller closes the iterator, or when ``is_wanted``, which is
     called repeatedly, returns False.
@@ -50,7 +52,7 @@ def run(
         try:
             while (pending or running) and is_wanted():
                 while pending and len(running) < at_once:
-                    process = JobProcess(pending.popleft(), folders)
+                    process = JobProcess(pending.popleft(), root, threads)
                     running.append(process)
                     selector.register(process.output, selectors.EVENT_READ, process)
                     yield Event(process.job)
@@ -74,7 +76,7 @@ def run(
 class JobProcess:
     """Process of a running job."""
 
-    def __init__(self, job: Job, folders: JobFolders) -> None:
+    def __init__(self, job: Job, root: Path, threads: int) -> None:
         self.job = job
         self._start = time.monotonic()
         self._unread = b""
@@ -87,7 +89,7 @@ class JobProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=os.environ | {f"{name}_NUM_THREADS": str(folders.threads) for name in _BLAS},
+            env=os.environ | {f"{name}_NUM_THREADS": str(threads) for name in _BLAS},
             start_new_session=True,  # Ctrl-C is for the parent, which then ends its children
         )
         assert self._process.stdin is not None
@@ -95,7 +97,7 @@ class JobProcess:
         self._input = self._process.stdin
         self.output: IO[bytes] = self._process.stdout  # stream of its messages
         self._tree = psutil.Process(self._process.pid)
-        request = {"folders": to_json(folders), "job": to_json(job)}
+        request = {"root": str(root), "threads": threads, "job": to_json(job)}
         with contextlib.suppress(BrokenPipeError):  # the process died at once: see its exit code
             self._input.write(json.dumps(request).encode() + b"\n")
             self._input.flush()

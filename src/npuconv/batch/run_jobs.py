@@ -18,23 +18,19 @@ from npuconv.batch.fingerprint import Locks, portable
 from npuconv.batch.job import (
     EXIT_CODES,
     Job,
-    JobFolders,
     Outcome,
     Settings,
     make_settings,
 )
-from npuconv.batch.jobs_file import Expanded, expand, locate
-from npuconv.errors import OutputError, UsageError
+from npuconv.batch.jobs_file import Expanded, expand
+from npuconv.errors import OutputError
 from npuconv.keywords import BatchKeywords
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
-from npuconv.target import Target
-from npuconv.vendors import vela
 from npuconv.version import __version__
 
 LOCK_NAME = ".npuconv-batch"
-CACHE = ".npuconv-cache"  # folder of decoded samples in the folder of the results
 
 
 class Watcher:
@@ -105,10 +101,6 @@ class Batch:
         self.expanded: Expanded = expand(path, options, config, self.settings)
         self.root = self.expanded.root
         self.output = self.root / self.expanded.output
-        cache = self.settings.cache
-        self.job_folders = JobFolders(
-            self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
-        )
         self.jobs = self.expanded.jobs
         self.locks = Locks(self.root, self.settings.threads)
 
@@ -118,38 +110,25 @@ class Batch:
         homes = ((self.root / job.output).parent for job in self.jobs)
         return {home.resolve() for home in (self.output, *homes)}
 
-    def differences(self) -> dict[str, list[str]]:
-        """Return how jobs differ from their locks, by job name; only jobs that differ."""
-        differences = {job.name: list(self.locks.differences(job)) for job in self.jobs}
-        return {name: texts for name, texts in differences.items() if texts}
-
     def to_do(self) -> dict[str, list[str]]:
         """Return why each job would run, by its name; only jobs that would run."""
-        differences = self.differences()
-        if self.settings.resume:
-            return differences
-        again = ["done and unchanged, but all are to be done again"]
-        return {job.name: differences.get(job.name, again) for job in self.jobs}
+        again = [] if self.settings.resume else ["done and unchanged, but all are to be done again"]
+        reasons = {job.name: list(self.locks.differences(job)) or again for job in self.jobs}
+        return {name: texts for name, texts in reasons.items() if texts}
 
     def missing(self) -> dict[str, str]:
-        """Return the reason why a job cannot run, by its name: no calibration samples, or no Vela.
+        """Return the reason why a job cannot run, by its name: no calibration samples.
 
         Raises:
             UsageError: the jobs are for a cluster, and Dask is not installed.
         """
-        if self.settings.on_cluster:
+        if self.settings.scheduler:
             cluster.require_dask()
         lacks = {}
         for job in self.jobs:
             path = job.options.calibration if job.calibrates else None
             if path and not (self.root / path).exists():
                 lacks[job.name] = f"calibration: {path}: no such file or directory"
-            elif job.options.with_vela:
-                target = Target.load(locate(job.options.target, self.root))
-                try:
-                    vela.require(target.command_for(job.options.format), job.options.format)
-                except UsageError as error:
-                    lacks[job.name] = str(error)
         return lacks
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:
@@ -178,10 +157,11 @@ class Batch:
             for folder in {(self.root / job.output).parent for job in jobs}:
                 files.sweep(files.make_folder(folder))
                 stack.callback(files.sweep, folder)
-            if jobs and self.settings.on_cluster:
-                events = cluster.run(jobs, self.job_folders, self.settings)
+            threads, scheduler = self.settings.threads, self.settings.scheduler
+            if jobs and scheduler:
+                events = cluster.run(jobs, self.root, scheduler, threads=threads)
             else:
-                events = local.run(jobs, self.job_folders, at_once=self.settings.at_once)
+                events = local.run(jobs, self.root, threads=threads, at_once=self.settings.at_once)
             for event in stack.enter_context(contextlib.closing(events)):
                 if event.outcome:
                     outcomes[event.job.name] = outcome = self._record(event.job, event.outcome)
@@ -215,10 +195,7 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     timeout: float | str | None = None,
     memory: int | str | None = None,
     resume: bool = True,
-    cache: str | Path | None = None,
     scheduler: str | None = None,
-    local_cluster: int = 0,
-    ship: bool = False,
     watcher: Watcher | None = None,
     **options: Unpack[BatchKeywords],
 ) -> BatchReport:
@@ -231,14 +208,11 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         timeout: time limit of a job: seconds, or text as in ``10m``.
         memory: memory limit of a job: bytes, or text as in ``4GiB``.
         resume: skip jobs that are done and unchanged.
-        cache: folder of decoded samples, which jobs share; None: in the folder of the results.
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
-        local_cluster: workers of a Dask cluster that is started for this batch.
-        ship: send files to the workers; without it they see the same paths.
         watcher: receives the events of each job.
-        **options: the keys of ``npuconv.config.Options`` but for ``cache``: they hold for every
-            job and win over the jobs file. Paths are relative to the current folder; paths in
-            the file are relative to its folder.
+        **options: the keys of ``npuconv.config.Options``: they hold for every job and win
+            over the jobs file. Paths are relative to the current folder; paths in the file are
+            relative to its folder.
 
     Returns:
         The outcome of each job, in the order of the file. A job that fails raises nothing.
@@ -249,8 +223,8 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         OutputError: the results cannot be written, or another batch writes them.
     """
     settings = make_settings(
-        jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume, cache=cache,
-        scheduler=scheduler, local_cluster=local_cluster, ship=ship,
+        jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume,
+        scheduler=scheduler,
     )  # fmt: skip
     return Batch(path, settings, options).run(watcher)
 

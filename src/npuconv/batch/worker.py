@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from npuconv.batch.job import Job, JobFolders, Outcome, from_json
+from npuconv.batch.job import Job, Outcome, from_json
 from npuconv.config import Options, Preprocess
 from npuconv.schemas.batch import JobStatus
 from npuconv.schemas.report import Report
@@ -50,9 +50,8 @@ def main() -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("300")
     gc.set_threshold(2_000_000, 20, 100)  # see ``npuconv.cli.main``
-    folders = from_json(JobFolders, request["folders"])
-    os.chdir(folders.root)
-    outcome = run(from_json(Job, request["job"]), folders, send)
+    os.chdir(request["root"])
+    outcome = run(from_json(request["job"]), request["threads"], send)
     send({"outcome": vars(outcome)})
 
 
@@ -62,21 +61,19 @@ def _end_with_parent() -> None:
     os._exit(ABANDONED)
 
 
-def run(job: Job, folders: JobFolders, send: Send) -> Outcome:
+def run(job: Job, threads: int, send: Send) -> Outcome:
     """Run a job in the current directory: the root of its paths.
 
     Never raises: an error becomes the outcome.
     """
     from npuconv import executor
-    from npuconv.data import images
     from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 
     def send_step(stage: str, done: int, total: int) -> None:
         send({"stage": stage, "done": done, "total": total})
 
     try:
-        executor.limit_threads(folders.threads)
-        images.keep_in(folders.cache)
+        executor.limit_threads(threads)
         return _convert(job, send_step)
     except Exception as error:
         if is_lack_of_memory(error):

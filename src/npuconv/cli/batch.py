@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from pydantic import ValidationError
@@ -26,15 +23,10 @@ from npuconv.report.escape import plain
 from npuconv.report.groups import shown_names
 from npuconv.report.json import dumps
 from npuconv.report.words import count
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from npuconv.timings import Progress
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
-# Flags of the run, besides --resume and --force.
-_RUN_FLAGS = (
-    "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
-)  # fmt: skip
+_RUN_FLAGS = ("jobs", "threads", "timeout", "memory", "resume", "scheduler")
 _SUMMARY = ("batch.report.json", "batch.report.html")  # files in the folder of the results
 
 
@@ -74,16 +66,9 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
 @click.option(
     "--resume/--no-resume", default=True, help="skip jobs that are done and unchanged  [default]"
 )
-@click.option("--force", is_flag=True, help="do every job again; the same as --no-resume")
 @click.option("--dry-run", is_flag=True, help="show what a run would do")
-@click.option("--verify-lock", is_flag=True, help="run nothing; fail if any lock differs")
-@click.option("--cache", metavar="DIR", help="decoded samples  [default: in the output folder]")
 @click.option("--scheduler", metavar="ADDRESS", help="run on Dask: tcp://host:8786")
-@click.option(
-    "--local-cluster", type=click.IntRange(0), default=0, metavar="N", help="Dask on N workers here"
-)
-@click.option("--ship", is_flag=True, help="send files to workers that share no folder")
-@functools.partial(shared_options, without=("cache",))  # --cache above has another default
+@shared_options
 @output_format_option(*PRINTED)
 @click.option(
     "--report",
@@ -103,7 +88,6 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
 def batch(
     path: str,
     dry_run: bool,
-    verify_lock: bool,
     output_format: str,
     reports: tuple[str, ...],
     quiet: bool,
@@ -130,18 +114,15 @@ def batch(
         format_of(report)
     refuse_empty({"config": config, **flags})
     config = chosen_config(config, quiet=quiet)
-    again = (flags.pop("force"), not flags.pop("resume"))
-    settings = make_settings(**{k: flags.pop(k) for k in _RUN_FLAGS}, resume=not any(again))
+    settings = make_settings(**{name: flags.pop(name) for name in _RUN_FLAGS})
     work = Batch(path, settings, parse_flags(flags), config)
-    if verify_lock:
-        return _verify_lock(work, output_format, quiet)
     if dry_run:
         return _show_plan(work, output_format, quiet)
     written = reports or tuple(str(work.output / name) for name in _SUMMARY)
     _check_summaries(work, written, config)
     try:
-        with watching(work.jobs, quiet) as watcher:
-            result = work.run(watcher)
+        with screen.progress(quiet, no_color=no_color) as bar:
+            result = work.run(ProgressLines(work.jobs, quiet, bar))
     except KeyboardInterrupt as error:
         screen.fail("interrupted; the same command goes on where it stopped")
         return signal_exit_code(error)
@@ -188,16 +169,29 @@ def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:
     """Show every job, the model it would write, and why it would run, if it would.
 
     Returns:
-        The exit code: 1 if samples or Vela are missing.
+        The exit code: 1 if samples are missing.
 
     Raises:
         UsageError: a plan has no such format.
     """
+    if output_format not in ("text", "json"):
+        raise UsageError(f"--dry-run prints text or json, not {output_format}")
     reasons, missing = work.to_do(), work.missing()
     for name, lack in missing.items():
         screen.fail(f"{name}: {lack}")
-    if _is_json("--dry-run", output_format):
-        _print_json(work, "to_do", reasons)
+    if output_format == "json":
+        rows = [
+            {
+                "name": job.name,
+                "model": job.model,
+                "target": job.target,
+                "format": job.options.format,
+                "output": job.output,
+                "to_do": reasons.get(job.name, []),
+            }
+            for job in work.jobs
+        ]
+        click.echo(dumps({"jobs": rows}), nl=False)
     elif not quiet:
         for job in work.jobs:
             click.echo(f"{job.name}: {job.model} on {job.target} as {job.options.format}")
@@ -207,145 +201,34 @@ def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:
     return 1 if missing else 0
 
 
-def _verify_lock(work: Batch, output_format: str, quiet: bool) -> int:
-    """Show the differences of jobs from their locks.
+class ProgressLines(Watcher):
+    """Watcher that prints a line for each job that has ended, and shows the others in a bar."""
 
-    Returns:
-        The exit code: 1 if there are any.
-
-    Raises:
-        UsageError: differences have no such format.
-    """
-    differences = work.differences()
-    if _is_json("--verify-lock", output_format):
-        _print_json(work, "differences", differences)
-        return 1 if differences else 0
-    for name, texts in differences.items():
-        for text in texts:
-            screen.fail(f"{name}: {text}")
-    number_unchanged = len(work.jobs) - len(differences)
-    screen.say(f"{_part(number_unchanged, len(work.jobs))} as locked", quiet=quiet)
-    return 1 if differences else 0
-
-
-def _part(number: int, total: int) -> str:
-    """Return ``2 of 7 jobs are``."""
-    return f"{number} of 1 job is" if total == 1 else f"{number} of {total} jobs are"
-
-
-def _is_json(flag: str, output_format: str) -> bool:
-    """Return whether the format is json; raise ``UsageError`` if it is neither json nor text."""
-    if output_format not in ("text", "json"):
-        raise UsageError(f"{flag} prints text or json, not {output_format}")
-    return output_format == "json"
-
-
-def _print_json(work: Batch, key: str, reasons: Mapping[str, list[str]]) -> None:
-    rows = [
-        {
-            "name": job.name,
-            "model": job.model,
-            "target": job.target,
-            "format": job.options.format,
-            "output": job.output,
-            key: reasons.get(job.name, []),
-        }
-        for job in work.jobs
-    ]
-    click.echo(dumps({"jobs": rows}), nl=False)
-
-
-class Lines(Watcher):
-    """Watcher that prints a line for each job that has ended."""
-
-    def __init__(self, jobs: Sequence[Job], quiet: bool) -> None:
-        self._total, self._quiet = len(jobs), quiet
+    def __init__(self, jobs: Sequence[Job], quiet: bool, bar: Progress) -> None:
+        self._total, self._quiet, self._bar, self._done = len(jobs), quiet, bar, 0
         names = shown_names({job.name: job.model for job in jobs})
         self._names = {name: plain(label) for name, label in names.items()}
-        self.done = 0
 
     def skipped(self, count: int) -> None:
         """Count the jobs that an earlier run has done, and print how many."""
-        self.done += count
+        self._done += count
         if count:
-            self.say(f"{_part(count, self._total)} done and unchanged")
+            jobs = "1 job is" if self._total == 1 else f"{self._total} jobs are"
+            screen.say(f"{count} of {jobs} done and unchanged", quiet=self._quiet)
+
+    def started(self, job: Job) -> None:
+        """Show the job."""
+        self._bar(self._names[job.name], self._done, self._total)
+
+    def stage(self, job: Job, stage: str, done: int, total: int) -> None:
+        """Show the job with its stage."""
+        del done, total
+        self._bar(f"{self._names[job.name]}: {stage}", self._done, self._total)
 
     def finished(self, job: Job, outcome: Outcome) -> None:
         """Print how it ended."""
-        self.done += 1
-        cause = "" if outcome.finished else f": {outcome.message}"
-        text = f"[{self.done}/{self._total}] {self._names[job.name]}: {outcome.status}"
-        self.say(text + plain(cause))
-
-    def say(self, text: str) -> None:
-        """Print a line on stderr."""
+        self._done += 1
+        cause = "" if outcome.finished else f": {plain(outcome.message)}"
+        text = f"[{self._done}/{self._total}] {self._names[job.name]}: {outcome.status}{cause}"
         screen.say(text, quiet=self._quiet)
-
-
-class Bars(Lines):
-    """Watcher that also shows a bar for each running job, below these lines."""
-
-    def __init__(self, jobs: Sequence[Job], progress: Progress) -> None:
-        super().__init__(jobs, quiet=False)
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-        self._whole = progress.add_task("all jobs", total=None, stage="")
-        self._left = 0  # jobs of this run; skipped jobs do not count for the remaining time
-
-    def skipped(self, count: int) -> None:
-        """Count the jobs that an earlier run has done, and print how many."""
-        super().skipped(count)
-        self._left = self._total - count
-        self._progress.update(self._whole, total=self._left or 1)
-
-    def started(self, job: Job) -> None:
-        """Add a bar for the job; remove the bar of an earlier attempt."""
-        if job.name in self._tasks:  # its worker died, and it starts again
-            self._progress.remove_task(self._tasks[job.name])
-        self._tasks[job.name] = self._progress.add_task(self._names[job.name], total=None, stage="")
-
-    def stage(self, job: Job, stage: str, done: int, total: int) -> None:
-        """Update the bar of the job."""
-        task = self._tasks.get(job.name)
-        if task is not None:
-            self._progress.update(task, completed=done, total=total or None, stage=stage)
-            self._count()
-
-    def finished(self, job: Job, outcome: Outcome) -> None:
-        """Remove the bar of the job, and print how it ended."""
-        if job.name in self._tasks:
-            self._progress.remove_task(self._tasks.pop(job.name))
-        super().finished(job, outcome)
-        self._count()
-
-    def _count(self) -> None:
-        """Show the number of ended jobs plus the finished shares of running jobs."""
-        tasks = {task.id: task for task in self._progress.tasks}
-        running = sum(tasks[task].percentage for task in self._tasks.values()) / 100
-        ended = self.done - (self._total - self._left)
-        self._progress.update(self._whole, completed=ended + running)
-
-    def say(self, text: str) -> None:
-        """Print a line above the bars, so that it does not overwrite them."""
-        self._progress.console.print(
-            f"npuconv: {text}", markup=False, highlight=False, soft_wrap=True
-        )
-
-
-@contextlib.contextmanager
-def watching(jobs: Sequence[Job], quiet: bool) -> Iterator[Watcher]:
-    """Show the progress of jobs within a with statement."""
-    if quiet or not sys.stderr.isatty():
-        yield Lines(jobs, quiet)
-        return
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TextColumn("{task.percentage:3.0f} %"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[stage]}", markup=False),
-    )
-    with screen.bars(*columns) as progress:
-        yield Bars(jobs, progress)
+        self._bar("", self._done, self._total)

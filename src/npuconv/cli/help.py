@@ -25,14 +25,13 @@ GROUPS = {
         "opset",
     ),
     "Accuracy": (
-        "method", "keep_scales", "min_sqnr", "max_extra_macs", "max_extra_bytes", "without",
-        "verify",
+        "method", "keep_scales", "min_sqnr", "max_extra_macs", "without", "verify",
     ),
     "Gates": (
         "fail_on", "unknown", "select", "ignore", "severity", "baseline", "write_baseline",
     ),
     "Output": (
-        "output", "format", "io", "standard_ops", "with_vela", "report", "reports", "output_format",
+        "output", "format", "io", "standard_ops", "report", "reports", "output_format",
         "source_root", "timings", "quiet", "verbose", "no_color", "help", "help_all",
     ),
 }  # fmt: skip
@@ -40,8 +39,8 @@ LIMITS = "Limits"
 _UNGROUPED = "Options"
 # Options of rare use, which only --help-all shows, as it does all limits.
 _RARE = {
-    "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
-    "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout", "with_vela",
+    "without", "seed", "verify", "prefer", "max_samples", "timings",
+    "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout",
     "source_root",
 }  # fmt: skip
 SHOWS_ALL = "npuconv.help_all"  # key of a context: whole texts, rare options, limits
@@ -59,17 +58,8 @@ class BriefOption(click.Option):
         flags, text = record
         kind = self.type
         if isinstance(kind, click.Choice):
-            flags = f"{flags.partition(' ')[0]} NAME"
+            flags = f"{flags.rpartition(' ')[0]} NAME"
         return flags, shortened(text, kind)
-
-
-class _AliasedOption(click.Option):
-    """``--output-format`` with the alias ``--format``, which the help does not show."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return flags and text of the option under its first name."""
-        record = super().get_help_record(ctx)
-        return record and (record[0].replace(", --format", ""), record[1])
 
 
 def output_format_option(
@@ -77,7 +67,7 @@ def output_format_option(
 ) -> Callable[[Command], Command]:
     """Add ``--output-format`` to a command; the first of ``formats`` is the default.
 
-    With ``alias`` it is also ``--format``, where no model is written.
+    With ``alias`` it is also ``--format``.
     """
     return click.option(
         "--output-format",
@@ -86,7 +76,7 @@ def output_format_option(
         type=click.Choice(formats),
         default=formats[0],
         help=text,
-        cls=_AliasedOption if alias else BriefOption,
+        cls=BriefOption,
     )
 
 

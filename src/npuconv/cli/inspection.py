@@ -1,4 +1,4 @@
-"""Contents of one model, or of two models side by side, as numbers: for ``npuconv inspect``."""
+"""Contents of a model as numbers, for ``npuconv inspect``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ from npuconv.model.nhwc import as_float
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import costs
 from npuconv.report.words import total
-
-Sides = tuple[str, str]  # text of the model before, text of the model after
-_ONE_SIDED = ("operator", "kernel", "weights", "MACs")  # compared if one side has no convolution
 
 
 @dataclass(frozen=True)
@@ -194,101 +191,3 @@ def _dims(dims: tuple[int | str | None, ...] | None) -> str:
 
 def _tensor(tensor: Tensor) -> str:
     return f"{tensor.name}: {query.dtype_name(tensor) or '?'} {_dims(query.shape(tensor))}"
-
-
-# Two models side by side
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Number of nodes with one operator, in each of the two models."""
-
-    before: int
-    after: int
-
-
-@dataclass(frozen=True)
-class Match:
-    """One node of the model before and its counterpart after, where either is a convolution."""
-
-    name: str
-    before: tuple[Convolution, ...]
-    after: tuple[Convolution, ...]
-    differs: dict[str, Sides]
-
-
-@dataclass(frozen=True)
-class ModelDifference:
-    """Two models and their differences."""
-
-    before: Inspection
-    after: Inspection
-    operators: dict[str, Counts]
-    convolutions: tuple[Match, ...]
-
-    def as_json(self) -> str:
-        """Return the comparison as JSON, for programs."""
-        return json.dumps(asdict(self), indent=2) + "\n"
-
-
-def compare(
-    before: str | Path | onnx.ModelProto,
-    after: str | Path | onnx.ModelProto,
-    input_shape: dict[str, tuple[int, ...]] | None = None,
-) -> ModelDifference:
-    """Compare two models; nothing is changed.
-
-    Raises:
-        ModelError: a file is not a valid model.
-    """
-    source = read(before, input_shape)
-    old, new = summarize(source), summarize(read(after, input_shape))
-    names = sorted({*old.operators, *new.operators})
-    counts = {op: Counts(old.operators.get(op, 0), new.operators.get(op, 0)) for op in names}
-    operators = {source.label(node): node.op for node in source.nodes()}
-    return ModelDifference(old, new, counts, _matches(operators, old, new))
-
-
-def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -> tuple[Match, ...]:
-    """Return convolutions by the node of the first model that they come from.
-
-    Convolutions of a rewrite are named after the node that they replace: ``up`` becomes
-    ``up/Conv``.
-    """
-    groups: dict[str, tuple[list[Convolution], list[Convolution]]] = {}
-    for convolution in before.convolutions:
-        groups.setdefault(convolution.name, ([], []))[0].append(convolution)
-    for convolution in after.convolutions:
-        name = convolution.name
-        lengths = [len(name), *(i for i in range(len(name) - 1, 0, -1) if name[i] in "/_")]
-        source = next((name[:n] for n in lengths if name[:n] in operators), name)
-        groups.setdefault(source, ([], []))[1].append(convolution)
-    matches = []
-    for name, (old, new) in groups.items():
-        texts, new_texts = _attributes(old, operators.get(name, "")), _attributes(new, "")
-        compared = texts if old and new else _ONE_SIDED
-        differs = {
-            key: (texts[key], new_texts[key]) for key in compared if texts[key] != new_texts[key]
-        }
-        matches.append(Match(name, tuple(old), tuple(new), differs))
-    return tuple(matches)
-
-
-def _attributes(convolutions: list[Convolution], op: str) -> dict[str, str]:
-    """Return the attributes to compare, as text; of several convolutions all values that occur."""
-
-    def values(name: str) -> str:
-        return "; ".join(dict.fromkeys(str(getattr(conv, name)) for conv in convolutions))
-
-    def amount(numbers: list[int | None]) -> str:
-        number = total(numbers)
-        return "" if not numbers else "?" if number is None else f"{number:,}"
-
-    number, ops = len(convolutions), values("op") or op
-    names = ("input", "output", "kernel", "strides", "dilations", "group", "pads")
-    return {
-        "operator": f"{number} {ops}" if number > 1 else ops,
-        **{name: values(name) for name in names},
-        "weights": amount([conv.parameters for conv in convolutions]),
-        "MACs": amount([conv.macs for conv in convolutions]),
-    }

@@ -30,12 +30,10 @@ _OPPOSITES = {"keep_scales": "--requantize"}
 _METAVARS = {
     "assume": "LIMIT=VALUE",
     "baseline": "FILE",
-    "cache": "FOLDER",
     "calibration": "PATH",
     "calibration_key": "NAME",
     "input_shape": "NAME=SHAPE",
     "keep_float": "PATTERN",
-    "max_extra_bytes": "PERCENT",
     "max_extra_macs": "PERCENT",
     "min_sqnr": "DB",
     "prefer": "NAME,...",
@@ -65,16 +63,14 @@ def _decorate(command: Command, options: Collection[Decorator]) -> Command:
     return command
 
 
-def shared_options(command: Command, *, without: Collection[str] = ()) -> Command:
+def shared_options(command: Command) -> Command:
     """Add every option of ``Options`` to a command, and ``--config``."""
     text = (
-        "file of these options, or none; by default npuconv.yaml, or [tool.npuconv] of "
-        "pyproject.toml, here or in a folder above; a flag wins over it; what is printed or "
-        "written (-o, --report, -q, ...) has no key in it"
+        "file of these options, or none; by default npuconv.yaml, here or in a folder above; a "
+        "flag wins over it; what is printed or written (-o, --report, -q, ...) has no key in it"
     )
     config = click.option("--config", metavar="FILE", help=text, cls=BriefOption)
-    names = [name for name in Options.model_fields if name not in without]
-    return _decorate(command, [config, help_all, *_options(names)])
+    return _decorate(command, [config, help_all, *_options([*Options.model_fields])])
 
 
 def sample_options(command: Command) -> Command:

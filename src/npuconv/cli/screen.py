@@ -19,9 +19,6 @@ from npuconv.report.escape import plain, shortened
 from npuconv.timings import Progress, silent
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import ProgressColumn
-
     from npuconv.report.sections import Section
 
 _DEFAULT_WIDTH, _MIN_WIDTH, _MAX_WIDTH = 80, 60, 100  # columns; longer lines are hard to read
@@ -119,15 +116,6 @@ def show(sections: Iterable[Section], *, no_color: bool) -> None:
     click.echo(terminal.render(sections, color=wants_color(no_color), width=width()), nl=False)
 
 
-def bars(*columns: ProgressColumn, no_color: bool = False) -> Bars:
-    """Return bars on stderr that vanish in the end."""
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True, no_color=no_color or None)
-    return Bars(*columns, console=console, transient=True, speed_estimate_period=_WHOLE_RUN)
-
-
 @contextlib.contextmanager
 def progress(quiet: bool, *, no_color: bool = False, percent: bool = False) -> Iterator[Progress]:
     """Show one bar with the seconds left within a with statement, if stderr is a terminal.
@@ -140,7 +128,9 @@ def progress(quiet: bool, *, no_color: bool = False, percent: bool = False) -> I
     if quiet or not is_terminal(sys.stderr):
         yield silent
         return
+    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = (
         BarColumn(bar_width=24),
@@ -148,7 +138,8 @@ def progress(quiet: bool, *, no_color: bool = False, percent: bool = False) -> I
         TimeRemainingColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with bars(*columns, no_color=no_color) as bar:
+    console = Console(stderr=True, no_color=no_color or None)
+    with Bar(*columns, console=console, transient=True, speed_estimate_period=_WHOLE_RUN) as bar:
         task, steps = bar.add_task("", total=None, share=""), 0
 
         def step(stage: str, done: int, total: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
@@ -13,11 +13,6 @@ from npuconv.report.escape import visible
 from npuconv.report.terminal import elide
 from npuconv.report.words import count
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npuconv.evaluate.split import Emit
-
 _LONGEST = 24  # characters of the name of a tensor on a terminal: two of them fit 80 columns
 
 
@@ -25,19 +20,13 @@ _LONGEST = 24  # characters of the name of a tensor on a terminal: two of them f
 @click.argument("model", metavar="INT8.onnx")
 @click.option("-o", "--output", metavar="DIR", required=True, help="made if it does not exist")
 @click.option(
-    "--emit",
-    type=click.Choice(["c"]),
-    multiple=True,
-    help="c: also weights.h, the layers as a C header",
-)
-@click.option(
     "--target",
     metavar="NAME|FILE.yaml",
     help="the device; by default the one that the model was converted for",
 )
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @limited
-def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, quiet: bool) -> int:
+def split(model: str, output: str, target: str | None, quiet: bool) -> int:
     """Write the parts of the device and of the host as files of their own.
 
     INT8.onnx is what convert writes with --format qoperator, the default, or qdq. Each part is
@@ -49,7 +38,7 @@ def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, q
     """
     from npuconv.evaluate.split import split as write_parts
 
-    result = write_parts(model, output, target=target, emit=emit)
+    result = write_parts(model, output, target=target)
     if quiet:
         return 0
     manifest = result.manifest

@@ -18,7 +18,6 @@ from npuconv.target.limit import Cited, Limit
 from npuconv.target.lint import lint as find_problems
 
 _MODULES = {
-    "coverage": "Show which targets take which models, and what stops each.",
     "explore": "Show the cost of each undocumented limit for these models.",
     "learn": "Ask a compiler for the undocumented limits of a target file.",
 }

@@ -19,7 +19,7 @@ from npuconv.report.sections import Note, Section, Table, modules
 from npuconv.report.words import count, equal, error_texts, part_of, percent
 from npuconv.schemas.verify import VerifiedOutput, VerifyReport
 
-_SUFFIXES = (".json", ".html", ".csv", ".txt")  # suffixes of reports
+_SUFFIXES = (".json", ".html", ".txt")  # suffixes of reports
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
 
@@ -49,7 +49,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
     metavar="PATH",
     help="interpreter of the tool's environment  [default: see docs/verify.md]",
 )
-@click.option("--report", metavar="FILE", help="write the result; .html, .csv, .json or .txt")
+@click.option("--report", metavar="FILE", help="write the result; .html, .json or .txt")
 @output_format_option("text", "json")
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @click.option("-v", "--verbose", is_flag=True, help="every layer, not the worst only")
@@ -115,7 +115,7 @@ def _render(report: VerifyReport, suffix: str) -> str:
         return dumps(report.model_dump(mode="json"))
     if suffix == ".txt":
         return terminal.render(_sections(report, verbose=True), width=100)
-    return verified.render(report) if suffix == ".html" else verified.render_csv(report)
+    return verified.render(report)
 
 
 def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:

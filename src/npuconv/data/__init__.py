@@ -31,7 +31,6 @@ def open_samples(
     *,
     limit: int = 512,
     seed: int = 0,
-    cache: str | Path | None = None,
     key: str | None = None,
 ) -> Samples:
     """Open a source of samples and check it against the inputs of a model.
@@ -44,7 +43,6 @@ def open_samples(
         preprocess: how images become inputs.
         limit: samples used at most, evenly spread over the source.
         seed: seed of synthetic samples.
-        cache: folder where decoded images are kept, and looked for.
         key: name of the array for the only input, if it differs from the name of the input.
 
     Raises:
@@ -59,7 +57,7 @@ def open_samples(
         raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
     if isinstance(source, (str, Path)):
         try:
-            samples = _open_path(Path(source), inputs, preprocess, limit, cache)
+            samples = _open_path(Path(source), inputs, preprocess, limit)
             # A report names no folders; for images it also states the preparation.
             parts = (
                 Path(source).name or Path(source).resolve().name,
@@ -107,21 +105,20 @@ def _open_path(
     inputs: Sequence[InputSpec],
     preprocess: Preprocess,
     limit: int,
-    cache: str | Path | None,
 ) -> Samples:
     suffix = path.suffix.lower()
     label = str(path)  # messages name the whole path, reports the last part
     if path.is_dir():
         files, notes = list_directory(path)
         if files[0].suffix.lower() in IMAGES:
-            return open_images(files, label, inputs, preprocess, limit, notes, cache)
+            return open_images(files, label, inputs, preprocess, limit, notes)
         return open_arrays(files, label, inputs, limit, [*notes, *_unused(preprocess)])
     if suffix == ".txt":
-        return open_images(read_list(path), label, inputs, preprocess, limit, cache=cache)
+        return open_images(read_list(path), label, inputs, preprocess, limit)
     if not path.exists():
         raise CalibrationError(f"{path}: no such file or directory")
     if suffix in IMAGES:
-        return open_images([path], label, inputs, preprocess, limit, cache=cache)
+        return open_images([path], label, inputs, preprocess, limit)
     if suffix in ARRAYS:
         return open_arrays([path], label, inputs, limit, _unused(preprocess))
     raise CalibrationError(

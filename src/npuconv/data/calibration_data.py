@@ -7,7 +7,7 @@ from functools import cached_property
 
 import onnx
 
-from npuconv import executor, files
+from npuconv import executor
 from npuconv.data import Feed, Samples, Source, open_samples, preparation
 from npuconv.data.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.data.model_inputs import check_types, sample_inputs
@@ -73,20 +73,15 @@ class CalibrationData:
         return self.samples.split(min(count, HELD_OUT_MAX))
 
 
-def open_calibration(
-    legal: LegalModel, proto: onnx.ModelProto, source: Source, cache: str | None = None
-) -> CalibrationData:
+def open_calibration(legal: LegalModel, proto: onnx.ModelProto, source: Source) -> CalibrationData:
     """Open the samples.
 
     Raises:
         CalibrationError: samples that are missing or do not fit, or that cannot be made up.
         UsageError: layers are to run several times, without a host or with one weight scale.
-        OutputError: the folder of the cache cannot be made.
         ModelError: an input or output of a type that no sample can have.
     """
     options = legal.options
-    if options.cache is not None:
-        files.check_folder(options.cache)
     if options.has_budget and (legal.is_per_tensor or not legal.has_host):
         obstacle = "one scale for all weights of a layer" if legal.has_host else "no host for means"
         raise UsageError(
@@ -111,7 +106,6 @@ def open_calibration(
         options.preprocess,
         limit=options.max_samples,
         seed=options.seed,
-        cache=cache,
         key=options.calibration_key,
     )
     record = preparation.record(options.preprocess, "given") if samples.prepared else ""

@@ -1,32 +1,20 @@
-"""Samples from image files: decoded, resized, cropped and normalized image by image.
-
-Decoded images may be cached on disk, so that other models need not decode them again: a file
-holds the pixels of one image; its name is a digest of the image file and of how it was scaled.
-Mean, standard deviation and layout come later, so models that differ in those share it.
-"""
+"""Samples from image files: decoded, resized, cropped and normalized image by image."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import struct
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-import PIL
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from npuconv import files as atomic
 from npuconv import limits
 from npuconv.amounts import count
 from npuconv.config import Preprocess
-from npuconv.data.archives import UNREADABLE
 from npuconv.data.normalizations import Floats, mean_and_std, normalization_of
 from npuconv.data.sample_files import check_ordinary
 from npuconv.data.samples import Feed, InputSpec, Samples, choose
@@ -37,9 +25,6 @@ UNREADABLE_IMAGE = (
     *(OSError, SyntaxError, ValueError, EOFError, struct.error),
     Image.DecompressionBombError,
 )
-FORMAT = 1  # version of the format of the cache
-_FOLDER = "images"  # folder in the cache
-_shared_folder: str | Path | None = None  # cache of conversions that name none
 
 
 @dataclass(frozen=True)
@@ -57,12 +42,6 @@ class ImagePlan:
         """True if images are scaled to cover the input and cropped, by default."""
         return self.keys.resize is None and self.keys.crop is None
 
-    @property
-    def pixels_depend_on(self) -> tuple[object, ...]:
-        """Settings that determine the pixels of a decoded image, besides the file."""
-        keys = self.keys
-        return keys.color, keys.resize, keys.crop, self.size if self.fits else None
-
 
 def open_images(
     files: Sequence[Path],
@@ -71,11 +50,8 @@ def open_images(
     preprocess: Preprocess,
     limit: int,
     notes: Sequence[str] = (),
-    cache: str | Path | None = None,
 ) -> Samples:
     """Open samples of image files, in the order given; a fixed batch of B takes B of them.
-
-    Decoded images are stored in the folder ``cache``, and looked up there.
 
     Raises:
         CalibrationError: the model's input is not one image, an option is missing or does
@@ -99,11 +75,9 @@ def open_images(
         all_notes.append("--calibration-key is for arrays, images have none")
     if len(files) % batch:
         all_notes.append(f"images that do not fill a batch of {batch} are ignored")
-    folder = cache or _shared_folder
-    decoded = ImageCache(folder, plan.pixels_depend_on) if folder else None
 
     def load(k: int) -> Feed:
-        items = [_read_image(file, plan, decoded) for file in files[k * batch : (k + 1) * batch]]
+        items = [_read_image(file, plan) for file in files[k * batch : (k + 1) * batch]]
         return {plan.spec.name: np.stack(items).astype(plan.spec.dtype)}
 
     samples = choose(load, len(files) // batch, limit, label, all_notes)
@@ -189,15 +163,14 @@ def _check_header(file: Path, max_pixels: int) -> None:
         raise CalibrationError(text, hint=limits.hint("image_pixels"))
 
 
-def _read_image(file: Path, plan: ImagePlan, decoded: ImageCache | None = None) -> Floats:
+def _read_image(file: Path, plan: ImagePlan) -> Floats:
     """Return one image as float32 [C,H,W] or [H,W,C].
 
     Raises:
         CalibrationError: the file is damaged, or its size does not fit.
     """
     try:
-        decode = partial(_decode, file, plan)
-        pixels = decoded.get(file, decode) if decoded else decode()
+        pixels = _decode(file, plan)
     except UNREADABLE_IMAGE as error:
         raise _unreadable(file, error) from None
     _check_size(str(file), pixels.shape[:2], plan)
@@ -257,55 +230,3 @@ def _unreadable(file: Path, error: Exception) -> CalibrationError:
     missing = isinstance(error, FileNotFoundError)
     hint = "" if missing else "remove the file, or save it again as .png or .jpg"
     return CalibrationError(f"{file}: {cause}", hint=hint)
-
-
-def keep_in(folder: str | Path) -> None:
-    """Set the cache of further conversions of this process that name none."""
-    global _shared_folder
-    _shared_folder = folder
-
-
-class ImageCache:
-    """A folder of decoded images.
-
-    ``how`` is plain data that the pixels depend on besides the file.
-
-    Raises:
-        OutputError: the folder cannot be made.
-    """
-
-    def __init__(self, folder: str | Path, how: object) -> None:
-        atomic.make_folder(folder)
-        self._folder = atomic.make_folder(Path(folder) / _FOLDER)
-        self._how = json.dumps([FORMAT, PIL.__version__, how]).encode()
-
-    def get(self, file: Path, decode: Callable[[], Pixels]) -> Pixels:
-        """Return the pixels of an image file; decoded by one process, though many may ask at once.
-
-        Raises:
-            OSError: the image cannot be read.
-            OutputError: the cache cannot be written.
-        """
-        digest = hashlib.sha256(self._how)
-        digest.update(file.read_bytes())
-        path = self._folder / f"{digest.hexdigest()[:40]}.npy"
-        pixels = _read_cached(path)
-        if pixels is not None:
-            return pixels
-        with (self._folder / f"{path.stem[:2]}.lock").open("ab") as lock:
-            atomic.hold(lock)
-            pixels = _read_cached(path)
-            if pixels is None:
-                pixels = decode()
-                stream = io.BytesIO()
-                np.save(stream, pixels, allow_pickle=False)
-                atomic.write(path, stream.getvalue())
-            return pixels
-
-
-def _read_cached(path: Path) -> Pixels | None:
-    try:
-        pixels = np.load(path, allow_pickle=False)
-    except UNREADABLE:
-        return None
-    return pixels if isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 else None

@@ -93,6 +93,7 @@ def emit_model(
     output_format, copy = format_named(legal.options.format), legal.copied()
     log = Log(measures=False)  # ``evaluate.comparison`` compares the int8 model as a whole
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
+    hosted = [node.name for node in copy.plan.passthrough if _stays_on_host(copy, node)]
     for phase in output_format.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)
@@ -102,15 +103,20 @@ def emit_model(
         if finding.code != accumulator_overflow.code:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
-    proto = save.to_proto(copy.model, _metadata(copy, output_format, emission))
+    proto = save.to_proto(copy.model, _metadata(copy, output_format, emission, hosted))
     legal = replace(legal, log=copy.log).with_findings(broken)
     return EmittedModel(
         legal, copy.model, proto, emission.int8_names, emission.notes, emission.scales
     )
 
 
-def _metadata(legal: LegalModel, output_format: OutputFormat, emission: Emission) -> dict[str, str]:
-    """Return the metadata of the file: versions, hashes, scales, operators of the device."""
+def _metadata(
+    legal: LegalModel, output_format: OutputFormat, emission: Emission, hosted: Sequence[str]
+) -> dict[str, str]:
+    """Return the metadata of the file: versions, hashes, scales, operators of the device.
+
+    ``hosted`` are names of nodes on the host, of which lowering may have removed some.
+    """
     # The graph does not contain the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}
     how = legal.target.activations.requantize
@@ -118,9 +124,9 @@ def _metadata(legal: LegalModel, output_format: OutputFormat, emission: Emission
         scales["npuconv.requantize"] = how.words()
     if how.kind == "gemmlowp" or legal.plan.operators:
         scales[int8_operators.KEY] = "\n".join(node.name for node in legal.plan.operators)
-    hosted = [node.name for node in legal.plan.passthrough if _stays_on_host(legal, node)]
-    if hosted:
-        scales[int8_operators.HOST_KEY] = "\n".join(hosted)
+    names = {node.name for node in legal.model.nodes()}
+    if written := [name for name in hosted if name in names]:
+        scales[int8_operators.HOST_KEY] = "\n".join(written)
     return {
         "npuconv.version": __version__,
         "npuconv.format": output_format.name,

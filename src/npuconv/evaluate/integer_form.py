@@ -107,10 +107,6 @@ def _round_before_activation(model: Model, conv: Node) -> None:
     if consumer is None or not _has_one_scale(consumer, "int8"):
         return
     result, parameters = conv.outputs[0], list(consumer.inputs)[1:3]
-    if activation.op == "Relu" and query.scalar_input(consumer, 2):  # 0 is another integer
-        activation.op = "Clip"
-        zero = edit.constant(model, f"{activation.name}/0", np.zeros((), np.float32))
-        edit.set_input(activation, 1, zero)
     stored = edit.variable(model, f"{result.name}/int8", result, np.int8)
     edit.add_node(model, "QuantizeLinear", [result, *parameters], [stored], origin=[conv])
     rounded = edit.variable(model, f"{result.name}/dequantized", result)
@@ -147,8 +143,7 @@ def _only_moves(node: Node) -> bool:
     if not passes_int8(node, {id(tensor) for tensor in node.inputs}):
         return False
     sources = [dequantizer(tensor) for tensor in data_inputs(node)]
-    scaled = all(node is not None and _has_one_scale(node, "int8") for node in sources)
-    return scaled and (node.op != "Relu" or not query.scalar_input(sources[0], 2))
+    return all(node is not None and _has_one_scale(node, "int8") for node in sources)
 
 
 def _has_one_scale(conversion: Node, dtype: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -25,8 +26,8 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
 
     Args:
         path: .npy; .npz with the key ``y`` or ``labels``; for images a .tsv or .csv with a
-            file name and a class in each line; files of the same name need
-            enough of their path to differ.
+            file name and a class in each line; if files have the same name, each line
+            needs the folders in which their paths differ.
         data: the samples, as given on the command line.
 
     Raises:
@@ -39,20 +40,22 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
         raise CalibrationError(
             f"{file}: not a file of labels", hint="give .npy, .npz with key y, .tsv or .csv"
         )
-    if data is None or not _images(Path(data)):
+    images = [] if data is None else _images(Path(data))
+    if not images:
         raise CalibrationError(
             f"{file}: names image files, and the samples are none", hint="give .npy or .npz"
         )
-    images, table = _images(Path(data)), _read_table(file)
-    names = _Names(file, table, images)
-    lines = [names.find(image) for image in images]
-    missing = [image.name for image, line in zip(images, lines, strict=True) if line is None]
+    paths = {image.absolute() for image in images}
+    depth = next(n for n in count(1) if len({_path_end(path, n) for path in paths}) == len(paths))
+    table = _read_table(file, depth)
+    path_ends = [_path_end(image.absolute(), depth) for image in images]
+    missing = ["/".join(path_end) for path_end in path_ends if path_end not in table]
     if missing:
-        names_text = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
-        raise CalibrationError(
-            f"{file}: no class for {len(missing)} of {len(images)} files: {names_text}"
-        )
-    return np.asarray([table[line] for line in lines if line is not None], np.int64)
+        names = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
+        hint = "give these names: files of several folders are called alike" if depth > 1 else ""
+        text = f"{file}: no class for {len(missing)} of {len(images)} files: {names}"
+        raise CalibrationError(text, hint=hint)
+    return np.asarray([table[path_end] for path_end in path_ends], np.int64)
 
 
 def notes_without_labels(
@@ -103,10 +106,15 @@ def _images(data: Path) -> list[Path]:
     return [data] if data.suffix.lower() in IMAGES else []
 
 
-def _read_table(file: Path) -> dict[str, int]:
-    """Read the class of each file name; a first line without a number is a heading."""
+def _path_end(path: PurePath, depth: int) -> tuple[str, ...]:
+    """Return the last parts of a path, the file name included."""
+    return path.parts[-depth:]
+
+
+def _read_table(file: Path, depth: int) -> dict[tuple[str, ...], int]:
+    """Read classes by the last parts of paths; a first line without a number is a heading."""
     separator = "," if file.suffix.lower() == ".csv" else "\t"
-    classes: dict[str, int] = {}
+    classes: dict[tuple[str, ...], int] = {}
     try:
         rows = list(csv.reader(read_text(file).splitlines(), delimiter=separator))
     except csv.Error as error:  # a line of a hundred thousand characters
@@ -121,9 +129,10 @@ def _read_table(file: Path) -> dict[str, int]:
                 syntax = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
                 raise CalibrationError(f"{file}:{number}: not {syntax}: {','.join(row)}") from None
             continue
-        if classes.setdefault(name, label) != label:
+        earlier = classes.setdefault(_path_end(PurePath(name), depth), label)
+        if earlier != label:
             raise CalibrationError(
-                f"{file}:{number}: {name} is of class {label}, and of class {classes[name]} before",
+                f"{file}:{number}: {name} is of class {label}, and of class {earlier} before",
                 hint="give each file one line",
             )
     return classes
@@ -178,45 +187,5 @@ class Score:
     @property
     def shares(self) -> tuple[int, float, float]:
         """Return the number of samples, and the share that each model gets right."""
-        count = max(self._samples, 1)
-        return self._samples, self._right[0] / count, self._right[1] / count
-
-
-class _Names:
-    """File names of a table, matched by the longest common path, or by a unique name."""
-
-    def __init__(self, file: Path, names: Iterable[str], images: Sequence[Path]) -> None:
-        self._file = file  # its names may be relative to it
-        self._lines: dict[str, list[str]] = {}
-        for name in names:
-            self._lines.setdefault(PurePath(name).name, []).append(name)
-        self._images: dict[str, set[Path]] = {}
-        for image in images:
-            self._images.setdefault(image.name, set()).add(image.absolute())
-
-    def find(self, image: Path) -> str | None:
-        """Return the name of the line about an image; None if there is no line.
-
-        Raises:
-            CalibrationError: several files have this name, and the line of the table is ambiguous.
-        """
-        lines, images = self._lines.get(image.name, []), self._images[image.name]
-        fitting = [line for line in lines if self._fits(line, image)]
-        if not fitting and len(lines) < 2 and len(images) == 1:
-            return lines[0] if lines else None  # a table that was made in another place
-        longest = max(fitting, key=lambda line: len(PurePath(line).parts), default="")
-        alike = [file for file in images if self._fits(longest, file)] if fitting else []
-        if lines and len(alike) != 1:
-            raise CalibrationError(
-                f"{self._file}: several files are called {image.name}, and it does not say "
-                f"which class is that of {image}",
-                hint="write the path in each line, from the first folder that differs",
-            )
-        return longest or None
-
-    def _fits(self, line: str, image: Path) -> bool:
-        """Return whether the line ends the image's path, or is its path from the table."""
-        parts = PurePath(line).parts
-        if parts[:1] == ("..",):
-            return (self._file.parent / line).resolve() == image.resolve()
-        return image.absolute().parts[-len(parts) :] == parts
+        number = max(self._samples, 1)
+        return self._samples, self._right[0] / number, self._right[1] / number

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
@@ -34,8 +34,7 @@ from npuconv.model.proto import Links, reads
 from npuconv.schemas import split as schema
 from npuconv.version import __version__
 
-Emit = Literal["c"]
-WEIGHTS, HEADER = "weights.bin", "weights.h"
+WEIGHTS = "weights.bin"
 # Operator -> places of the scales of its input and of its output among its inputs.
 _QPARAMS = {
     "QuantizeLinear": (None, 1),
@@ -59,7 +58,6 @@ def split(
     directory: str | Path,
     *,
     target: str | None = None,
-    emit: Sequence[Emit] = (),
 ) -> Split:
     """Write the parts of the device and of the host as models of their own, and a manifest.
 
@@ -67,7 +65,6 @@ def split(
         model: model in the form ``qoperator`` or ``qdq``; the parts are in integer operators.
         directory: destination; made if it does not exist.
         target: the device; by default the target of the conversion.
-        emit: ``c``: a C header of the layers as well.
 
     Raises:
         NpuconvError: a model, target or destination that cannot be used.
@@ -105,8 +102,6 @@ def split(
             layers=tuple(rows),
             weights=schema.PackedFile(file=WEIGHTS, bytes=len(data), sha256=_digest(data)),
         )
-        if "c" in emit:
-            files.write(folder / HEADER, packed.c_header(manifest, layers, types, how))
         files.write(folder / schema.MANIFEST, manifest.model_dump_json(indent=1) + "\n")
     return Split(manifest, folder)
 

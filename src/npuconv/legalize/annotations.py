@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.source_scales import SourceScales
 
 if TYPE_CHECKING:
-    import numpy as np
-
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
 

@@ -66,6 +66,11 @@ class TargetDevice:
         is_exact = self.target.activations.accumulate == "int32"
         return is_exact and self.options.format != "tflite" and self.options.layout == "nchw"
 
+    @property
+    def free_zero(self) -> int:
+        """Zero point of weights, and of tensors whose zero point in the file is free."""
+        return -1 if self.target.rescales_symmetric and self.options.format == "qdq" else 0
+
     def objections(self, win: Window) -> list[str]:
         """Return the limits that a considered convolution would break, one sentence each."""
         operator = self.target.operator("Conv")

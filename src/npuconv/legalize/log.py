@@ -72,9 +72,13 @@ class Log:
         self.rewrites += log.rewrites
         self.refusals |= log.refusals
 
-    def refuse(self, model: Model, node: Node, reason: str) -> None:
-        """Log why a pass that nearly fired did not; the report shows it."""
+    def refuse(self, model: Model, node: Node, reason: str) -> int:
+        """Log why a pass that nearly fired did not; return 0, the times that it fired.
+
+        The report shows the reason.
+        """
         self.refusals[RefusalRecord(self.pass_name, model.label(node), reason)] = None
+        return 0
 
     @contextlib.contextmanager
     def rewrite(  # noqa: PLR0913 - a rewrite has that many parts

@@ -23,7 +23,7 @@ from npuconv import executor
 from npuconv.errors import InternalError
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.region import Dims, Region, measured_extent
-from npuconv.model import nhwc, query
+from npuconv.model import query
 from npuconv.model.proto import Types
 from npuconv.model.types import Tensor
 
@@ -244,9 +244,6 @@ def _measure_by_reference(
             return
         before = _by_reference(record.old, feeds)
         record.reference = "onnx.reference"
-        if _channels_last(record.old):
-            record.reference = nhwc.EVALUATOR
-            record.note = f"onnxruntime runs {nhwc.DOMAIN} on no CPU"
     if isinstance(after, str):
         record.note = f"onnxruntime refuses the result: {after}"
         after = _by_reference(record.new, feeds)
@@ -332,21 +329,12 @@ def _feeds(record: RewriteRecord, number: int) -> Feeds:
     region = record.old
     assert region is not None
     rng = np.random.default_rng([number, len(region.inputs)])
-    last = _channels_last(region)
     feeds = {}
     for name, (dtype, dims) in region.inputs.items():
         dims = (1, 1, None, None) if dims is None else dims  # only rank-free operators get here
-        if name in last:
-            shape = nhwc.channels_last(_extents(nhwc.channels_first(dims), record, region))
-        else:
-            shape = _extents(dims, record, region)
+        shape = _extents(dims, record, region)
         feeds[name] = _random(rng, np.dtype(np.float32 if dtype is None else dtype), shape)
     return feeds
-
-
-def _channels_last(region: Region) -> set[str]:
-    """Return the tensors that operators of com.ms.internal.nhwc read, channels last."""
-    return {node.inputs[0] for node in region.nodes if node.domain == nhwc.DOMAIN}
 
 
 def _extents(dims: Dims, record: RewriteRecord, region: Region) -> tuple[int, ...]:

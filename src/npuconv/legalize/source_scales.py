@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
@@ -13,7 +14,6 @@ from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Group, Plan
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from npuconv.arithmetic.encoding import Encoding

@@ -18,7 +18,6 @@
 ``attributes``      contradictions between attributes of a convolution or pool
 ``axis_removal``    removal of an axis of a 3-D convolution
 ``nhwc``            operators of onnxruntime's domains in terms of ONNX's
-``nhwc_reference``  evaluator of channels-last operators
 ``facts``           properties of a node that a target can limit
 ``shapes``          shapes of tensors: of the user, of the file, inferred
 ``inference``       shape inference by ONNX on the graph without its weights

@@ -35,9 +35,13 @@ def removal(win: Window) -> Removal | None:
     """
     axes = range(win.axes or 0)
     removals = [r for axis in axes if (r := _as_channels(win, axis))]
-    # The last two axes first: they can be merged for any extents before them.
-    removals += [r for axis in reversed(axes) if (r := _as_merge(win, axis))]
-    removals += [r for axis in axes if (r := _as_batch(win, axis))]
+    if all(win.extent(axis) is not None for axis in axes):
+        # The last two axes first: they can be merged for any extents before them.
+        pointwise = [axis for axis in axes if _is_pointwise(win, axis)]
+        neighbours = [axis for axis in reversed(pointwise) if axis - 1 in pointwise]
+        removals += [Removal(axis, "merge") for axis in neighbours]
+        batches = (axis for axis in axes if _is_pointwise(win, axis, stride=True))
+        removals += [Removal(axis, "batch") for axis in batches]
     return removals[0] if removals else None
 
 
@@ -129,18 +133,3 @@ def _is_pointwise(win: Window, axis: int, *, stride: bool = False) -> bool:
     padded = win.op == "Conv" or (win.pads[axis] == (0, 0) and win.output_padding[axis] == 0)
     steps = win.strides[axis] == 1 or (stride and win.op == "Conv")
     return explicit and padded and steps and win.kernel is not None and win.kernel[axis] == 1
-
-
-def _as_merge(win: Window, axis: int) -> Removal | None:
-    """Return the merge of this axis with the one before it; None if they cannot be merged."""
-    if axis == 0 or not (_is_pointwise(win, axis) and _is_pointwise(win, axis - 1)):
-        return None
-    extents = [win.extent(a) for a in range(win.axes or 0)]
-    return Removal(axis, "merge") if None not in extents else None
-
-
-def _as_batch(win: Window, axis: int) -> Removal | None:
-    if not _is_pointwise(win, axis, stride=True):
-        return None
-    extents = [win.extent(a) for a in range(win.axes or 0)]
-    return Removal(axis, "batch") if None not in extents else None

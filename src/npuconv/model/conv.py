@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npuconv.lazy import np
 from npuconv.model import nhwc, query
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Pairs = query.Pairs  # (begin, end) of every spatial axis
 Dims = tuple[int | str | None, ...]
@@ -251,8 +249,6 @@ def block_diagonal(array: np.ndarray, group: int) -> np.ndarray:
     Returns:
         O x I x kernel, zero where an output channel does not read an input channel.
     """
-    import numpy as np
-
     outputs, inputs = array.shape[0] // group, array.shape[1]
     result = np.zeros((array.shape[0], inputs * group, *array.shape[2:]), array.dtype)
     for number in range(group):
@@ -263,8 +259,6 @@ def block_diagonal(array: np.ndarray, group: int) -> np.ndarray:
 
 def diagonal_groups(array: np.ndarray) -> int:
     """Return the largest number of groups for which weights are block-diagonal; 1 if not."""
-    import numpy as np
-
     outputs, inputs = array.shape[:2]
     if not array.size or array[0, -1].any() or array[-1, 0].any():
         return 1
@@ -275,8 +269,6 @@ def diagonal_groups(array: np.ndarray) -> int:
 
 def diagonal_blocks(array: np.ndarray, group: int) -> np.ndarray:
     """Return the weights without the zeros between groups: the inverse of ``block_diagonal``."""
-    import numpy as np
-
     outputs, inputs = array.shape[0] // group, array.shape[1] // group
     rows = array.reshape(group, outputs, group, inputs, *array.shape[2:])
     return np.concatenate([rows[number, :, number] for number in range(group)])

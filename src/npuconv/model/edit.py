@@ -1,26 +1,22 @@
 """The only ways to change a graph; all keep names of outputs, and origins.
 
-Imports numpy and graph-surgeon inside its functions only, so that passes can import this
-module and ``npuconv explain`` still starts without either.
+Imports graph-surgeon inside its functions only, so that passes can import this module and
+``npuconv explain`` still starts without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.core import Model, NodeMeta
 from npuconv.model.types import Graph, Node, Tensor
 
-if TYPE_CHECKING:
-    import numpy as np
-
 
 def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:
     """Return a new constant tensor."""
-    import numpy as np
-
     from npuconv.model.surgeon import Constant
 
     array = np.asarray(values, order="C")
@@ -115,8 +111,6 @@ def insert(
 
 def integers(model: Model, stem: str, values: Sequence[int]) -> Tensor:
     """Return a new int64 constant of one dimension: axes, extents, amounts."""
-    import numpy as np
-
     return constant(model, stem, np.asarray(values, np.int64))
 
 
@@ -133,6 +127,13 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
     index = next(i for i, t in enumerate(producer.outputs) if t is tensor)
     redirect(tensor, old)
     producer.outputs[index] = old
+
+
+def replace(tensor: Tensor, *nodes: Node) -> None:
+    """Make the producer of ``tensor`` produce the output of the last node; disconnect all nodes."""
+    hand_over(tensor, nodes[-1].outputs[0])
+    for node in nodes:
+        disconnect(node)
 
 
 def inherit(model: Model, node: Node, *sources: Node) -> None:

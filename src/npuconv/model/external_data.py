@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import onnx
 from onnx.external_data_helper import (
-    ExternalDataInfo,
+    _get_all_tensors,
     load_external_data_for_model,
     uses_external_data,
 )
@@ -153,12 +153,12 @@ def files(path: Path) -> list[Path]:
         if not path.is_file() or path.stat().st_size > _MAX_LISTED:
             return []
         proto = onnx.load_model(path, load_external_data=False)
+        tensors = filter(uses_external_data, _get_all_tensors(proto))
+        entries = (entry for tensor in tensors for entry in tensor.external_data)
+        locations = dict.fromkeys(entry.value for entry in entries if entry.key == "location")
+        return [path.parent / location for location in locations]
     except Exception:  # loading it reports the fault
         return []
-    locations = (
-        ExternalDataInfo(t).location for t in proto.graph.initializer if uses_external_data(t)
-    )
-    return [path.parent / location for location in dict.fromkeys(locations)]
 
 
 def _place(tensor: onnx.TensorProto, folder: Path) -> tuple[Path, int, int] | None:

@@ -1,13 +1,7 @@
-"""Import of a checked proto as a Model: functions inlined, sparse tensors dense, origins kept.
-
-The result equals the result of graph-surgeon's importer, several times faster: its constructors
-go through every list again for each element of the list. Rare parts (subgraphs, tensors
-as attributes, functions) are still left to it.
-"""
+"""Import of a checked proto as a Model: functions inlined, sparse tensors dense, origins kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
@@ -15,19 +9,15 @@ import numpy as np
 import onnx
 import onnx.inliner
 from google.protobuf.message import EncodeError
-from onnx import AttributeProto
-from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
-from onnx_graphsurgeon.ir.tensor import LazyValues
-from onnx_graphsurgeon.util.misc import SynchronizedList
+from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter, import_onnx
 
 from npuconv.errors import ModelError
 from npuconv.model import query, store
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.proto import all_names, all_nodes, inner_graphs
 from npuconv.model.source import read_source
-from npuconv.model.surgeon import Constant, Graph, Node, Tensor, Variable
+from npuconv.model.surgeon import Graph
 
-_Tensors = dict[str, Tensor]  # tensors by name
 _DEFAULTS_ARE_OPTIONAL = 4  # IR version; before, every initializer had to be an input
 _WITH_PARAMETERS = (*query.CONVOLUTIONS, "BatchNormalization", "Gemm", "LSTM", "GRU", "RNN")
 
@@ -181,36 +171,22 @@ def import_graph(proto: onnx.ModelProto) -> Graph:
     Returns:
         Nodes in the order of the proto; values are loaded on first use.
     """
-    source = _copy_with_separate_scopes(proto.graph)
-    tensors = _import_stated_tensors(source)
-    initializers = {tensor.name for tensor in source.initializer}
-    inputs = [
-        _import_tensor(info, tensors) for info in source.input if info.name not in initializers
-    ]
-    outputs = [_import_tensor(info, tensors) for info in source.output]
-    opset, domains = OnnxImporter.get_opset(proto), OnnxImporter.get_import_domains(proto)
-    return Graph(
-        nodes=[_import_node(node, tensors, opset, domains) for node in source.node],
-        inputs=inputs,
-        outputs=outputs,
-        name=source.name,
-        doc_string=source.doc_string,
-        producer_name=proto.producer_name,
-        producer_version=proto.producer_version,
-        opset=opset,
-        import_domains=domains,
-        functions=[OnnxImporter.import_function(f, opset, domains) for f in proto.functions],
-        ir_version=proto.ir_version,
-    )
+    graph = import_onnx(_with_separate_scopes(proto))
+    for tensor, info in zip(graph.outputs, proto.graph.output, strict=True):
+        is_stated = info.type.tensor_type.HasField("shape")
+        if is_stated and tensor.inputs:  # a value_info may contradict the interface of the model
+            stated = OnnxImporter.import_tensor(info)
+            tensor.dtype, tensor.shape = stated.dtype, stated.shape
+    return graph
 
 
-def _copy_with_separate_scopes(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """Return a copy of a graph with branches: the exporter names the constants in these."""
-    if not any(part.HasField("g") for node in graph.node for part in node.attribute):
-        return graph
-    copy = onnx.GraphProto()
-    copy.CopyFrom(graph)
-    _separate_scopes(copy, set(), {}, set(all_names(copy)), set())
+def _with_separate_scopes(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of a model with branches: the exporter names the constants in these."""
+    if not any(part.HasField("g") for node in proto.graph.node for part in node.attribute):
+        return proto
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    _separate_scopes(copy.graph, set(), {}, set(all_names(copy.graph)), set())
     return copy
 
 
@@ -257,106 +233,3 @@ def _captured_names(graph: onnx.GraphProto) -> set[str]:
         names.update(node.input, *(_captured_names(inner) for inner in inner_graphs(node)))
     names -= {info.name for info in (*graph.initializer, *graph.input)}
     return names - {name for node in graph.node for name in node.output}
-
-
-def _import_stated_tensors(source: onnx.GraphProto) -> _Tensors:
-    """Return constants, and tensors with a stated type; two statements complete each other."""
-    tensors: _Tensors = {}
-    for initializer in source.initializer:
-        if initializer.name not in tensors:
-            tensors[initializer.name] = _import_constant(initializer)
-    output_names = {
-        output.name for output in source.output if output.type.tensor_type.HasField("shape")
-    }
-    for info in source.value_info:
-        if info.name in output_names:
-            continue  # repeated or contradicting value_info: the interface of the model counts
-        tensor = tensors.get(info.name)
-        stated = OnnxImporter.import_tensor(info)
-        if tensor is None:
-            tensors[info.name] = stated
-        elif not query.is_constant(tensor):
-            tensor.dtype, tensor.shape = tensor.dtype or stated.dtype, tensor.shape or stated.shape
-    return tensors
-
-
-def _import_tensor(info: onnx.ValueInfoProto, tensors: _Tensors) -> Tensor:
-    if info.name not in tensors:
-        tensors[info.name] = OnnxImporter.import_tensor(info)
-    return tensors[info.name]
-
-
-def _import_constant(proto: onnx.TensorProto) -> Constant:
-    constant = Constant.__new__(Constant)
-    # Not by ``__setattr__``, which would look for lists that do not exist yet.
-    fields = constant.__dict__
-    fields["name"], fields["_values"], fields["_export_dtype"] = proto.name, LazyValues(proto), None
-    fields["data_location"] = int(proto.data_location) if proto.HasField("data_location") else None
-    fields["inputs"], fields["outputs"] = (
-        _synchronized_list(constant, "outputs"),
-        _synchronized_list(constant, "inputs"),
-    )
-    return constant
-
-
-def _synchronized_list(owner: Tensor | Node, field: str, items: Iterable[Any] = ()) -> Any:
-    """Return a list that graph-surgeon synchronizes with ``field`` of its elements."""
-    result = SynchronizedList.__new__(SynchronizedList)
-    list.extend(result, items)
-    result.parent_obj, result.field_name = owner, field
-    return result
-
-
-def _import_node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: Any) -> Node:
-    node = Node.__new__(Node)
-    fields = node.__dict__
-    fields["op"], fields["name"] = proto.op_type, proto.name
-    fields["domain"] = proto.domain if proto.HasField("domain") else None
-    if (attrs := _attributes(proto)) is None:
-        attrs = dict(OnnxImporter.import_attributes(proto.attribute, {}, tensors, opset, domains))
-    fields["attrs"] = attrs
-    inputs = [tensors.get(name) or _add_untyped_tensor(name, tensors) for name in proto.input]
-    outputs = [tensors.get(name) or _add_untyped_tensor(name, tensors) for name in proto.output]
-    fields["inputs"], fields["outputs"] = (
-        _synchronized_list(node, "outputs", inputs),
-        _synchronized_list(node, "inputs", outputs),
-    )
-    for tensor in inputs:
-        list.append(tensor.outputs, node)
-    for tensor in outputs:
-        list.append(tensor.inputs, node)
-    return node
-
-
-def _add_untyped_tensor(name: str, tensors: _Tensors) -> Tensor:
-    """Return a new tensor without type; every unnamed tensor is a separate tensor."""
-    variable = Variable.__new__(Variable)
-    part = variable.__dict__
-    part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
-    part["inputs"], part["outputs"] = (
-        _synchronized_list(variable, "outputs"),
-        _synchronized_list(variable, "inputs"),
-    )
-    if name:
-        tensors[name] = variable
-    return variable
-
-
-_READERS: dict[int, Any] = {
-    AttributeProto.INT: lambda a: a.i,
-    AttributeProto.INTS: lambda a: list(a.ints),
-    AttributeProto.FLOAT: lambda a: a.f,
-    AttributeProto.FLOATS: lambda a: list(a.floats),
-    AttributeProto.STRING: lambda a: a.s.decode(),
-}
-
-
-def _attributes(proto: onnx.NodeProto) -> dict[str, Any] | None:
-    """Return the attributes by name; None if an attribute is neither numbers nor text."""
-    values = {}
-    for attribute in proto.attribute:
-        read = _READERS.get(attribute.type)
-        if read is None or attribute.ref_attr_name:
-            return None
-        values[attribute.name] = read(attribute)
-    return values

@@ -19,7 +19,6 @@ from npuconv.model.types import Node, Tensor
 T = TypeVar("T")
 
 DOMAIN = "com.ms.internal.nhwc"
-EVALUATOR = f"npuconv's evaluator of {DOMAIN}"  # name of nhwc_reference in reports
 INTEGER_DOMAIN = "com.microsoft"  # domain of QLinearConv with channels_last, NhwcMaxPool
 GLOBAL_POOLS = ("GlobalMaxPool", "GlobalAveragePool")
 OPERATORS = (*query.CONVOLUTIONS, "MaxPool", "AveragePool", *GLOBAL_POOLS)
@@ -78,9 +77,9 @@ def channels_last(dims: Sequence[T]) -> tuple[T, ...]:
 
 
 def holds_channels_last(tensor: Tensor) -> bool:
-    """Return whether a channels-last convolution, or its activation, produces the tensor."""
+    """Return whether channels-last convolutions, joined or with an activation, produce it."""
     producer = query.producer(tensor)
-    while producer is not None and producer.op in ("Relu", "Clip"):
+    while producer is not None and producer.op in ("Relu", "Clip", "Concat", "QLinearAdd"):
         producer = query.producer(producer.inputs[0])
     return producer is not None and bool(query.attribute(producer, "channels_last", 0))
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npuconv import files
+from npuconv.lazy import np
 from npuconv.model.core import Model, with_inner
 from npuconv.model.types import Graph, Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Pairs = tuple[tuple[int, int], ...]  # (begin, end) of every axis
 

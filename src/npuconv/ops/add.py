@@ -10,7 +10,6 @@ from npuconv.model.types import Node
 from npuconv.ops.operator import (
     Arguments,
     Kernel,
-    Operator,
     W,
     always,
     register,
@@ -67,33 +66,31 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 register(
-    Operator(
-        name="Add",
-        is_defined=is_binary,
-        data=None,
-        function=lambda a, b, **_: np.add(a, b),
-        kernel=_kernel(1),
-        adjoint=_adjoint,
-        integer_form="QLinearAdd",
-        in_tflite=always,
-        tflite_kernel=_tflite_kernel(1),
-        to_tflite=binary("ADD", "AddOptions"),
-    ),
-    Operator(
-        name="Sub",
-        is_defined=is_binary,
-        data=None,
-        function=lambda a, b, **_: np.subtract(a, b),
-        kernel=_kernel(-1),
-        adjoint=_adjoint,
-        in_tflite=always,
-        tflite_kernel=_tflite_kernel(-1),
-        to_tflite=binary("SUB", "SubOptions"),
-    ),
-    Operator(
-        name="Sum",
-        data=None,
-        adjoint=_adjoint,
-        to_tflite=binary("ADD", "AddOptions"),
-    ),
+    "Add",
+    is_defined=is_binary,
+    data=None,
+    function=lambda a, b, **_: np.add(a, b),
+    kernel=_kernel(1),
+    adjoint=_adjoint,
+    integer_form="QLinearAdd",
+    in_tflite=always,
+    tflite_kernel=_tflite_kernel(1),
+    to_tflite=binary("ADD", "AddOptions"),
+)
+register(
+    "Sub",
+    is_defined=is_binary,
+    data=None,
+    function=lambda a, b, **_: np.subtract(a, b),
+    kernel=_kernel(-1),
+    adjoint=_adjoint,
+    in_tflite=always,
+    tflite_kernel=_tflite_kernel(-1),
+    to_tflite=binary("SUB", "SubOptions"),
+)
+register(
+    "Sum",
+    data=None,
+    adjoint=_adjoint,
+    to_tflite=binary("ADD", "AddOptions"),
 )

@@ -13,7 +13,7 @@ from npuconv.arithmetic.whole import Integers, Whole, spatial, window_sums
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.operator import Arguments, Attributes, Operator, W, register
+from npuconv.ops.operator import Arguments, Attributes, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, cells_behind
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
 from npuconv.tflite.windows import named_padding, padded, pads_of, pool_options
@@ -106,15 +106,13 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="AveragePool",
-        is_defined=_is_defined,
-        kernel=_kernel,
-        adjoint=_adjoint,
-        integer_form="QLinearAveragePool",
-        in_tflite=_in_tflite,
-        tflite_kernel=_tflite_kernel,
-        tflite_scale="input",
-        to_tflite=_to_tflite,
-    )
+    "AveragePool",
+    is_defined=_is_defined,
+    kernel=_kernel,
+    adjoint=_adjoint,
+    integer_form="QLinearAveragePool",
+    in_tflite=_in_tflite,
+    tflite_kernel=_tflite_kernel,
+    tflite_scale="input",
+    to_tflite=_to_tflite,
 )

@@ -6,32 +6,30 @@ from functools import reduce
 
 import numpy as np
 
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.tape import pass_selected
 from npuconv.tflite.elementwise import binary, unary
 
 register(
-    Operator(
-        name="Max",
-        data=None,
-        function=lambda *values, **_: reduce(np.maximum, values),
-        adjoint=pass_selected,
-        to_tflite=binary("MAXIMUM", "MaximumMinimumOptions"),
-    ),
-    Operator(
-        name="Min",
-        data=None,
-        function=lambda *values, **_: reduce(np.minimum, values),
-        adjoint=pass_selected,
-        to_tflite=binary("MINIMUM", "MaximumMinimumOptions"),
-    ),
-    Operator(
-        name="Where",
-        data=(1, 2),
-        to_tflite=binary("SELECT_V2", "SelectV2Options"),
-    ),
-    Operator(name="Not", to_tflite=unary("LOGICAL_NOT", "LogicalNotOptions")),
+    "Max",
+    data=None,
+    function=lambda *values, **_: reduce(np.maximum, values),
+    adjoint=pass_selected,
+    to_tflite=binary("MAXIMUM", "MaximumMinimumOptions"),
 )
+register(
+    "Min",
+    data=None,
+    function=lambda *values, **_: reduce(np.minimum, values),
+    adjoint=pass_selected,
+    to_tflite=binary("MINIMUM", "MaximumMinimumOptions"),
+)
+register(
+    "Where",
+    data=(1, 2),
+    to_tflite=binary("SELECT_V2", "SelectV2Options"),
+)
+register("Not", to_tflite=unary("LOGICAL_NOT", "LogicalNotOptions"))
 for name, code, options in (
     ("Equal", "EQUAL", "EqualOptions"),
     ("Greater", "GREATER", "GreaterOptions"),
@@ -41,4 +39,4 @@ for name, code, options in (
     ("And", "LOGICAL_AND", "LogicalAndOptions"),
     ("Or", "LOGICAL_OR", "LogicalOrOptions"),
 ):
-    register(Operator(name=name, data=None, to_tflite=binary(code, options)))
+    register(name, data=None, to_tflite=binary(code, options))

@@ -7,7 +7,7 @@ import onnx
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
-from npuconv.ops.operator import Arguments, Operator, W, always, register, values_of
+from npuconv.ops.operator import Arguments, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, sliced
 from npuconv.tflite.draft import Draft
 from npuconv.tflite.flatbuffer import enumerator
@@ -67,17 +67,15 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="Concat",
-        is_defined=_is_defined,
-        data=None,
-        passes=always,
-        follow=_follow,
-        kernel=_kernel,
-        adjoint=_adjoint,
-        integer_form="QLinearConcat",
-        in_tflite=always,
-        to_tflite=_to_tflite,
-        takes_open=True,
-    )
+    "Concat",
+    is_defined=_is_defined,
+    data=None,
+    passes=always,
+    follow=_follow,
+    kernel=_kernel,
+    adjoint=_adjoint,
+    integer_form="QLinearConcat",
+    in_tflite=always,
+    to_tflite=_to_tflite,
+    takes_open=True,
 )

@@ -9,7 +9,7 @@ import onnx
 
 from npuconv.errors import ModelError
 from npuconv.model.proto import attributes_of
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.tape import Gradients, Tape, Visit, cells_behind
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
 from npuconv.tflite.flatbuffer import Array, enumerator
@@ -89,7 +89,5 @@ def pad_and_describe(
     return source, "CONV_2D", options
 
 
-register(
-    Operator(name="Conv", adjoint=_conv_adjoint, to_tflite=_to_tflite),
-    Operator(name="ConvTranspose", adjoint=_transposed_adjoint),
-)
+register("Conv", adjoint=_conv_adjoint, to_tflite=_to_tflite)
+register("ConvTranspose", adjoint=_transposed_adjoint)

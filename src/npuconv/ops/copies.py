@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.tape import pass_reshaped
 from npuconv.tflite.draft import Draft, onnx_order
 
@@ -34,13 +34,9 @@ def _expand_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("BROADCAST_TO", [source, extents], [output], "BroadcastToOptions")
 
 
-register(
-    Operator(
-        name="Identity", adjoint=pass_reshaped, to_tflite=_identity_to_tflite, takes_open=True
-    ),
-    Operator(name="Dropout", adjoint=pass_reshaped, to_tflite=_identity_to_tflite),
-    Operator(name="Cast", adjoint=pass_reshaped, to_tflite=_cast_to_tflite, takes_open=True),
-    Operator(name="CastLike", to_tflite=_cast_to_tflite),
-    Operator(name="Expand", to_tflite=_expand_to_tflite),
-    Operator(name="Tile"),
-)
+register("Identity", adjoint=pass_reshaped, to_tflite=_identity_to_tflite, takes_open=True)
+register("Dropout", adjoint=pass_reshaped, to_tflite=_identity_to_tflite)
+register("Cast", adjoint=pass_reshaped, to_tflite=_cast_to_tflite, takes_open=True)
+register("CastLike", to_tflite=_cast_to_tflite)
+register("Expand", to_tflite=_expand_to_tflite)
+register("Tile")

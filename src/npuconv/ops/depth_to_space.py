@@ -9,7 +9,7 @@ from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
 
@@ -68,17 +68,15 @@ def _space_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="DepthToSpace",
-        passes=always,
-        follow=_from_depth,
-        adjoint=_adjoint,
-        to_tflite=_to_tflite,
-    ),
-    Operator(
-        name="SpaceToDepth",
-        passes=always,
-        follow=_to_depth,
-        to_tflite=_space_to_tflite,
-    ),
+    "DepthToSpace",
+    passes=always,
+    follow=_from_depth,
+    adjoint=_adjoint,
+    to_tflite=_to_tflite,
+)
+register(
+    "SpaceToDepth",
+    passes=always,
+    follow=_to_depth,
+    to_tflite=_space_to_tflite,
 )

@@ -8,7 +8,7 @@ from npuconv.arithmetic.rescaling import ratio
 from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.ops.operator import Arguments, Operator, W, register
+from npuconv.ops.operator import Arguments, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 from npuconv.tflite.elementwise import binary
 
@@ -39,15 +39,13 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 register(
-    Operator(
-        name="Div",
-        is_defined=_is_defined,
-        data=None,
-        parameters={1: "divisor"},
-        function=lambda a, b, **_: np.divide(a, b),
-        takes=lambda attributes: "divisor" in attributes,
-        kernel=_kernel,
-        adjoint=_adjoint,
-        to_tflite=binary("DIV", "DivOptions"),
-    )
+    "Div",
+    is_defined=_is_defined,
+    data=None,
+    parameters={1: "divisor"},
+    function=lambda a, b, **_: np.divide(a, b),
+    takes=lambda attributes: "divisor" in attributes,
+    kernel=_kernel,
+    adjoint=_adjoint,
+    to_tflite=binary("DIV", "DivOptions"),
 )

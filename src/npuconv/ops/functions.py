@@ -18,7 +18,6 @@ from npuconv.model.types import Node
 from npuconv.ops.operator import (
     Arguments,
     Kernel,
-    Operator,
     W,
     always,
     register,
@@ -102,61 +101,53 @@ _IN_TFLITE = {
 }
 for name, function in _FUNCTIONS.items():
     register(
-        Operator(
-            name=name,
-            is_defined=is_of_one_value,
-            function=function,
-            is_table=True,
-            kernel=lookup(name),
-            adjoint=pointwise(_SLOPES[name]) if name in _SLOPES else None,
-            to_tflite=_IN_TFLITE.get(name),
-        )
+        name,
+        is_defined=is_of_one_value,
+        function=function,
+        is_table=True,
+        kernel=lookup(name),
+        adjoint=pointwise(_SLOPES[name]) if name in _SLOPES else None,
+        to_tflite=_IN_TFLITE.get(name),
     )
 register(
-    Operator(
-        name="Sigmoid",
-        is_defined=is_of_one_value,
-        function=lambda x, **_: 1 / (1 + np.exp(-x)),
-        is_table=True,
-        kernel=lookup("Sigmoid"),
-        adjoint=pointwise(
-            lambda tape, visit: tape.add(
-                "Mul", visit.y, tape.add("Sub", tape.constant(1.0), visit.y)
-            )
-        ),
-        integer_form="QLinearSigmoid",
-        in_tflite=always,
-        tflite_kernel=_in_float32(lambda x: np.float32(1) / (np.float32(1) + np.exp(-x))),
-        tflite_scale=TensorScale(1 / 256, -128),
-        to_tflite=unary("LOGISTIC"),
+    "Sigmoid",
+    is_defined=is_of_one_value,
+    function=lambda x, **_: 1 / (1 + np.exp(-x)),
+    is_table=True,
+    kernel=lookup("Sigmoid"),
+    adjoint=pointwise(
+        lambda tape, visit: tape.add("Mul", visit.y, tape.add("Sub", tape.constant(1.0), visit.y))
     ),
-    Operator(
-        name="Tanh",
-        is_defined=is_of_one_value,
-        function=lambda x, **_: np.tanh(x),
-        is_table=True,
-        kernel=lookup("Tanh"),
-        adjoint=pointwise(
-            lambda tape, visit: tape.add(
-                "Sub", tape.constant(1.0), tape.add("Mul", visit.y, visit.y)
-            )
-        ),
-        in_tflite=always,
-        tflite_kernel=_in_float32(np.tanh),
-        tflite_scale=TensorScale(1 / 128, 0),
-        to_tflite=unary("TANH"),
-    ),
-    # On the host, in float.
-    Operator(
-        name="Neg",
-        adjoint=pointwise(lambda tape, _: tape.constant(-1.0)),
-        to_tflite=unary("NEG", "NegOptions"),
-    ),
-    Operator(name="Log", to_tflite=unary("LOG")),
-    Operator(name="Floor", to_tflite=unary("FLOOR")),
-    Operator(name="Ceil", to_tflite=unary("CEIL")),
-    Operator(name="Round", to_tflite=unary("ROUND")),
-    Operator(name="Sin", to_tflite=unary("SIN")),
-    Operator(name="Cos", to_tflite=unary("COS", "CosOptions")),
-    Operator(name="Sign", to_tflite=unary("SIGN", "SignOptions")),
+    integer_form="QLinearSigmoid",
+    in_tflite=always,
+    tflite_kernel=_in_float32(lambda x: np.float32(1) / (np.float32(1) + np.exp(-x))),
+    tflite_scale=TensorScale(1 / 256, -128),
+    to_tflite=unary("LOGISTIC"),
 )
+register(
+    "Tanh",
+    is_defined=is_of_one_value,
+    function=lambda x, **_: np.tanh(x),
+    is_table=True,
+    kernel=lookup("Tanh"),
+    adjoint=pointwise(
+        lambda tape, visit: tape.add("Sub", tape.constant(1.0), tape.add("Mul", visit.y, visit.y))
+    ),
+    in_tflite=always,
+    tflite_kernel=_in_float32(np.tanh),
+    tflite_scale=TensorScale(1 / 128, 0),
+    to_tflite=unary("TANH"),
+)
+# On the host, in float.
+register(
+    "Neg",
+    adjoint=pointwise(lambda tape, _: tape.constant(-1.0)),
+    to_tflite=unary("NEG", "NegOptions"),
+)
+register("Log", to_tflite=unary("LOG"))
+register("Floor", to_tflite=unary("FLOOR"))
+register("Ceil", to_tflite=unary("CEIL"))
+register("Round", to_tflite=unary("ROUND"))
+register("Sin", to_tflite=unary("SIN"))
+register("Cos", to_tflite=unary("COS", "CosOptions"))
+register("Sign", to_tflite=unary("SIGN", "SignOptions"))

@@ -10,7 +10,7 @@ from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, onnx_order
 
@@ -77,14 +77,12 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="Gather",
-        passes=always,
-        follow=_follow,
-        adjoint=_adjoint,
-        to_tflite=_to_tflite,
-        takes_open=True,
-    ),
-    Operator(name="GatherElements"),
-    Operator(name="GatherND", to_tflite=_to_tflite),
+    "Gather",
+    passes=always,
+    follow=_follow,
+    adjoint=_adjoint,
+    to_tflite=_to_tflite,
+    takes_open=True,
 )
+register("GatherElements")
+register("GatherND", to_tflite=_to_tflite)

@@ -9,7 +9,7 @@ import onnx
 
 from npuconv.errors import ModelError
 from npuconv.model.proto import attributes_of
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, onnx_order
 from npuconv.tflite.flatbuffer import enumerator
@@ -48,4 +48,4 @@ def dense(draft: Draft, node: onnx.NodeProto, rows: Any, offsets: Any) -> None:
     draft.emit("FULLY_CONNECTED", inputs, [output], "FullyConnectedOptions", **options)
 
 
-register(Operator(name="Gemm", adjoint=_adjoint, to_tflite=_to_tflite))
+register("Gemm", adjoint=_adjoint, to_tflite=_to_tflite)

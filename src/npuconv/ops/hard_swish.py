@@ -9,7 +9,7 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import Arguments, Operator, W, always, register
+from npuconv.ops.operator import Arguments, W, always, register
 from npuconv.ops.tables import lookup
 from npuconv.ops.tape import Tape, Visit, pointwise
 from npuconv.tflite.elementwise import unary
@@ -54,15 +54,13 @@ def _slope(tape: Tape, visit: Visit) -> str:
 
 
 register(
-    Operator(
-        name="HardSwish",
-        is_defined=is_of_one_value,
-        function=lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
-        is_table=True,
-        kernel=lookup("HardSwish"),
-        adjoint=pointwise(_slope),
-        in_tflite=always,
-        tflite_kernel=_tflite_kernel,
-        to_tflite=unary("HARD_SWISH", "HardSwishOptions"),
-    )
+    "HardSwish",
+    is_defined=is_of_one_value,
+    function=lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
+    is_table=True,
+    kernel=lookup("HardSwish"),
+    adjoint=pointwise(_slope),
+    in_tflite=always,
+    tflite_kernel=_tflite_kernel,
+    to_tflite=unary("HARD_SWISH", "HardSwishOptions"),
 )

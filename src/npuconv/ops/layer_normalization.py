@@ -19,7 +19,7 @@ from npuconv.arithmetic.whole import shifted_right
 from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.ops.operator import Arguments, Operator, W, register
+from npuconv.ops.operator import Arguments, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, pass_standardized
 
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
@@ -133,12 +133,10 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 register(
-    Operator(
-        name="LayerNormalization",
-        is_defined=_is_defined,
-        parameters={1: "scale", 2: "bias"},
-        takes=lambda attributes: "scale" in attributes,
-        kernel=_kernel,
-        adjoint=_adjoint,
-    )
+    "LayerNormalization",
+    is_defined=_is_defined,
+    parameters={1: "scale", 2: "bias"},
+    takes=lambda attributes: "scale" in attributes,
+    kernel=_kernel,
+    adjoint=_adjoint,
 )

@@ -15,7 +15,7 @@ from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import Arguments, Operator, W, always, register
+from npuconv.ops.operator import Arguments, W, always, register
 from npuconv.ops.tables import SOURCE, TableStep, lookup, table
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
@@ -127,29 +127,27 @@ def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="LeakyRelu",
-        is_defined=is_of_one_value,
-        function=lambda x, alpha=0.01, **_: _leaky(x, alpha),
-        is_table=True,
-        kernel=lookup("LeakyRelu"),
-        adjoint=_adjoint,
-        integer_form="QLinearLeakyRelu",
-        in_tflite=_rises,
-        tflite_kernel=_tflite_leaky,
-        to_tflite=_leaky_to_tflite,
-    ),
-    Operator(
-        name="PRelu",
-        is_defined=_has_slopes,
-        parameters={1: "alpha"},
-        function=lambda x, slope, **_: _leaky(x, slope),
-        is_table=True,
-        takes=lambda attributes: "alpha" in attributes,
-        kernel=_prelu_kernel,
-        adjoint=_adjoint,
-        in_tflite=always,
-        tflite_kernel=_tflite_prelu,
-        to_tflite=_prelu_to_tflite,
-    ),
+    "LeakyRelu",
+    is_defined=is_of_one_value,
+    function=lambda x, alpha=0.01, **_: _leaky(x, alpha),
+    is_table=True,
+    kernel=lookup("LeakyRelu"),
+    adjoint=_adjoint,
+    integer_form="QLinearLeakyRelu",
+    in_tflite=_rises,
+    tflite_kernel=_tflite_leaky,
+    to_tflite=_leaky_to_tflite,
+)
+register(
+    "PRelu",
+    is_defined=_has_slopes,
+    parameters={1: "alpha"},
+    function=lambda x, slope, **_: _leaky(x, slope),
+    is_table=True,
+    takes=lambda attributes: "alpha" in attributes,
+    kernel=_prelu_kernel,
+    adjoint=_adjoint,
+    in_tflite=always,
+    tflite_kernel=_tflite_prelu,
+    to_tflite=_prelu_to_tflite,
 )

@@ -8,7 +8,7 @@ import onnx
 from npuconv.arithmetic.rescaling import ratio
 from npuconv.model.types import Node
 from npuconv.ops.gemm import dense
-from npuconv.ops.operator import Arguments, Operator, W, always, register, values_of
+from npuconv.ops.operator import Arguments, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, unbroadcast
 from npuconv.tflite.draft import Draft, onnx_order
 
@@ -52,14 +52,12 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="MatMul",
-        is_defined=_is_defined,
-        data=None,
-        kernel=_kernel,
-        adjoint=_adjoint,
-        integer_form="QLinearMatMul",
-        in_tflite=always,
-        to_tflite=_to_tflite,
-    )
+    "MatMul",
+    is_defined=_is_defined,
+    data=None,
+    kernel=_kernel,
+    adjoint=_adjoint,
+    integer_form="QLinearMatMul",
+    in_tflite=always,
+    to_tflite=_to_tflite,
 )

@@ -13,7 +13,7 @@ from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed, slots_of_first_input
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.tape import PREFIX, Gradients, Tape, Visit
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
 from npuconv.tflite.windows import padded, pads_of, pool_options
@@ -75,11 +75,9 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="MaxPool",
-        passes=_passes,
-        follow=_follow,
-        adjoint=_adjoint,
-        to_tflite=_to_tflite,
-    )
+    "MaxPool",
+    passes=_passes,
+    follow=_follow,
+    adjoint=_adjoint,
+    to_tflite=_to_tflite,
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from npuconv.arithmetic.rescaling import ratio
 from npuconv.ops.add import is_binary
-from npuconv.ops.operator import Arguments, Operator, W, always, register
+from npuconv.ops.operator import Arguments, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 from npuconv.tflite.elementwise import binary
 
@@ -25,15 +25,13 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 register(
-    Operator(
-        name="Mul",
-        is_defined=is_binary,
-        data=None,
-        function=lambda a, b, **_: np.multiply(a, b),
-        kernel=_kernel,
-        adjoint=_adjoint,
-        integer_form="QLinearMul",
-        in_tflite=always,
-        to_tflite=binary("MUL", "MulOptions"),
-    )
+    "Mul",
+    is_defined=is_binary,
+    data=None,
+    function=lambda a, b, **_: np.multiply(a, b),
+    kernel=_kernel,
+    adjoint=_adjoint,
+    integer_form="QLinearMul",
+    in_tflite=always,
+    to_tflite=binary("MUL", "MulOptions"),
 )

@@ -9,7 +9,7 @@ import onnx
 
 from npuconv.errors import ModelError
 from npuconv.model.proto import attributes_of
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.tflite.draft import Draft, onnx_order
 from npuconv.tflite.flatbuffer import OPEN
 
@@ -62,4 +62,4 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     step("CAST", draft.store(node.output[0], onnx_order(2)), rows)
 
 
-register(Operator(name="NonMaxSuppression", to_tflite=_to_tflite, takes_open=True))
+register("NonMaxSuppression", to_tflite=_to_tflite, takes_open=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.tape import Gradients, Tape, Visit, pass_standardized
 
 
@@ -26,7 +26,5 @@ def _instance_adjoint(tape: Tape, visit: Visit) -> Gradients:
     return {0: pass_standardized(tape, visit, axes, tape.add("Mul", visit.dy, scale))}
 
 
-register(
-    Operator(name="BatchNormalization", adjoint=_batch_adjoint),
-    Operator(name="InstanceNormalization", adjoint=_instance_adjoint),
-)
+register("BatchNormalization", adjoint=_batch_adjoint)
+register("InstanceNormalization", adjoint=_instance_adjoint)

@@ -7,8 +7,8 @@ look nothing up start fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Attributes = Mapping[str, Any]
 Predicate = Callable[[Node], bool]
+P = ParamSpec("P")
 W = TypeVar("W", bound="Whole")
 
 
@@ -46,11 +47,12 @@ def always(_: Any) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Operator:
     """One operator of ONNX."""
 
     name: str
+    _: KW_ONLY
     is_defined: Predicate | None = None  # whether int8 semantics are defined for a node
 
     # Inputs that hold values, by place; None: all. Others are shapes, axes, indices, parameters.
@@ -113,10 +115,15 @@ class Operator:
 OPERATORS: Registry[Operator] = Registry("npuconv.ops")
 
 
-def register(*operators: Operator) -> None:
-    """Add descriptions to the registry."""
-    for operator in operators:
+def _registering(describe: Callable[P, Operator]) -> Callable[P, None]:
+    def register(*args: P.args, **fields: P.kwargs) -> None:
+        operator = describe(*args, **fields)
         OPERATORS.add(operator.name, operator)
+
+    return register
+
+
+register = _registering(Operator)  # adds an operator, with the fields of ``Operator``
 
 
 def operator_of(node: Node) -> Operator | None:

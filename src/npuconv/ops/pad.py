@@ -10,7 +10,7 @@ from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, extent, mixed, resized
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.quantize_linear import pads_later
 from npuconv.ops.tape import Gradients, Tape, Visit, sliced
 from npuconv.tflite.draft import Draft
@@ -79,12 +79,10 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="Pad",
-        bounds=(2,),
-        passes=_passes,
-        follow=_follow,
-        adjoint=_adjoint,
-        to_tflite=_to_tflite,
-    )
+    "Pad",
+    bounds=(2,),
+    passes=_passes,
+    follow=_follow,
+    adjoint=_adjoint,
+    to_tflite=_to_tflite,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 from npuconv.tflite.elementwise import binary
 
@@ -17,11 +17,9 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 register(
-    Operator(
-        name="Pow",
-        data=None,
-        function=lambda a, b, **_: np.power(a, b),
-        adjoint=_adjoint,
-        to_tflite=binary("POW", "PowOptions"),
-    )
+    "Pow",
+    data=None,
+    function=lambda a, b, **_: np.power(a, b),
+    adjoint=_adjoint,
+    to_tflite=binary("POW", "PowOptions"),
 )

@@ -14,7 +14,7 @@ from npuconv.arithmetic.device import float_factors
 from npuconv.errors import InternalError, ModelError
 from npuconv.model.proto import attributes_of
 from npuconv.ops.conv import OPTIONS, ORDERS, pad_and_describe
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.relu import bounds
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
 from npuconv.tflite.flatbuffer import TensorScales
@@ -177,4 +177,4 @@ def _fusible_activation(draft: Draft, node: onnx.NodeProto, layer: IntegerConv) 
     return "RELU6" if low == zero and high == min(127, six) else ""
 
 
-register(Operator(name="QLinearConv", to_tflite=_to_tflite))
+register("QLinearConv", to_tflite=_to_tflite)

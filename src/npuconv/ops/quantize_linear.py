@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from npuconv.model.proto import attributes_of
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, onnx_order
 from npuconv.tflite.flatbuffer import Array, TensorScales
 from npuconv.tflite.windows import ends_of, pad
@@ -145,7 +145,5 @@ def _affine(
     return source
 
 
-register(
-    Operator(name="QuantizeLinear", to_tflite=_quantize),
-    Operator(name="DequantizeLinear", to_tflite=_dequantize),
-)
+register("QuantizeLinear", to_tflite=_quantize)
+register("DequantizeLinear", to_tflite=_dequantize)

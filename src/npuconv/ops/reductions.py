@@ -16,7 +16,7 @@ from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.operator import Arguments, Attributes, Operator, W, always, register
+from npuconv.ops.operator import Arguments, Attributes, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, onnx_order
 from npuconv.tflite.flatbuffer import enumerator
@@ -137,31 +137,29 @@ def _reduce(
 
 
 register(
-    Operator(
-        name="GlobalAveragePool",
-        is_defined=_is_of_images,
-        kernel=_kernel,
-        adjoint=_adjoint,
-        integer_form="QLinearGlobalAveragePool",
-        in_tflite=always,
-        tflite_kernel=_tflite_kernel,
-        to_tflite=_global_to_tflite,
-    ),
-    Operator(
-        name="ReduceMean",
-        is_defined=_is_spatial,
-        parameters={1: "axes"},
-        kernel=_kernel,
-        adjoint=_adjoint,
-        in_tflite=always,
-        tflite_kernel=_tflite_kernel,
-        to_tflite=_reduction_to_tflite,
-    ),
-    Operator(name="ReduceSum", adjoint=_adjoint, to_tflite=_reduction_to_tflite),
-    Operator(name="ReduceMax", to_tflite=_reduction_to_tflite),
-    Operator(name="ReduceMin", to_tflite=_reduction_to_tflite),
-    Operator(name="ReduceProd", to_tflite=_reduction_to_tflite),
-    Operator(name="ArgMax", to_tflite=_reduction_to_tflite),
-    Operator(name="ArgMin", to_tflite=_reduction_to_tflite),
-    Operator(name="GlobalMaxPool", to_tflite=_global_to_tflite),
+    "GlobalAveragePool",
+    is_defined=_is_of_images,
+    kernel=_kernel,
+    adjoint=_adjoint,
+    integer_form="QLinearGlobalAveragePool",
+    in_tflite=always,
+    tflite_kernel=_tflite_kernel,
+    to_tflite=_global_to_tflite,
 )
+register(
+    "ReduceMean",
+    is_defined=_is_spatial,
+    parameters={1: "axes"},
+    kernel=_kernel,
+    adjoint=_adjoint,
+    in_tflite=always,
+    tflite_kernel=_tflite_kernel,
+    to_tflite=_reduction_to_tflite,
+)
+register("ReduceSum", adjoint=_adjoint, to_tflite=_reduction_to_tflite)
+register("ReduceMax", to_tflite=_reduction_to_tflite)
+register("ReduceMin", to_tflite=_reduction_to_tflite)
+register("ReduceProd", to_tflite=_reduction_to_tflite)
+register("ArgMax", to_tflite=_reduction_to_tflite)
+register("ArgMin", to_tflite=_reduction_to_tflite)
+register("GlobalMaxPool", to_tflite=_global_to_tflite)

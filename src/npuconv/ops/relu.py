@@ -8,7 +8,7 @@ import onnx
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import slots_of_first_input
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import always, register
 from npuconv.ops.tape import pass_selected, pointwise
 from npuconv.tflite.draft import Draft, View
 from npuconv.tflite.elementwise import unary
@@ -36,37 +36,35 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     low, high = bounds(draft, node)
     name, result = node.input[0], node.output[0]
     source, order = draft.stored_view(name)
-    stored = draft.graph.tensors[source]
-    if stored.quantization is None and low == 0 and high in (6, np.inf):
-        output = draft.store(result, order)
-        draft.emit("RELU6" if high == 6 else "RELU", [source], [output])
+    stored, quantization = draft.graph.tensors[source], draft.quantization(source)
+    code = {np.inf: "RELU", 6: "RELU6" if quantization is None else None}.get(high)
+    if code is not None and low == (0 if quantization is None else quantization.zeros[0]):
+        draft.emit(code, [source], [draft.store(result, order, quantization)])
         return
     limits = np.iinfo(stored.dtype) if stored.dtype.kind == "i" else None
     lowest, highest = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
     steps = [("MAXIMUM", low)] if low > lowest else []
     steps += [("MINIMUM", high)] if high < highest else []
     for code, bound in steps:
-        number = draft.number(code.lower(), np.asarray(bound, stored.dtype), stored.quantization)
+        number = draft.number(code.lower(), np.asarray(bound, stored.dtype), quantization)
         source = draft.step(code, [source, number], source, table="MaximumMinimumOptions")
     draft.alias(result, View(source, order))
 
 
 register(
-    Operator(
-        name="Relu",
-        passes=always,
-        follow=slots_of_first_input,
-        function=lambda x, **_: np.maximum(x, 0),
-        adjoint=pointwise(lambda tape, visit: tape.add("Sign", visit.y)),
-        to_tflite=unary("RELU"),
-    ),
-    Operator(
-        name="Clip",
-        bounds=(1, 2),
-        passes=_has_constant_bounds,
-        follow=slots_of_first_input,
-        function=lambda x, low=-np.inf, high=np.inf, **_: np.clip(x, low, high),
-        adjoint=pass_selected,
-        to_tflite=_to_tflite,
-    ),
+    "Relu",
+    passes=always,
+    follow=slots_of_first_input,
+    function=lambda x, **_: np.maximum(x, 0),
+    adjoint=pointwise(lambda tape, visit: tape.add("Sign", visit.y)),
+    to_tflite=unary("RELU"),
+)
+register(
+    "Clip",
+    bounds=(1, 2),
+    passes=_has_constant_bounds,
+    follow=slots_of_first_input,
+    function=lambda x, low=-np.inf, high=np.inf, **_: np.clip(x, low, high),
+    adjoint=pass_selected,
+    to_tflite=_to_tflite,
 )

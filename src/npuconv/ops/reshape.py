@@ -10,7 +10,7 @@ import onnx
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import always, register
 from npuconv.ops.tape import pass_reshaped
 from npuconv.tflite.draft import Draft, View, onnx_order
 
@@ -74,12 +74,10 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 for name in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
     register(
-        Operator(
-            name=name,
-            passes=always,
-            follow=_follow,
-            adjoint=pass_reshaped,
-            to_tflite=_to_tflite,
-            takes_open=True,
-        )
+        name,
+        passes=always,
+        follow=_follow,
+        adjoint=pass_reshaped,
+        to_tflite=_to_tflite,
+        takes_open=True,
     )

@@ -19,7 +19,7 @@ from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops import channels
-from npuconv.ops.operator import Arguments, Attributes, Operator, W, register
+from npuconv.ops.operator import Arguments, Attributes, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, onnx_order
 from npuconv.tflite.flatbuffer import Array
@@ -290,18 +290,16 @@ def _scale(
 
 
 register(
-    Operator(
-        name="Resize",
-        is_defined=_is_defined,
-        parameters={2: "scales", 3: "sizes"},
-        passes=_passes,
-        follow=channels.resized,
-        takes=_takes,
-        kernel=_kernel,
-        adjoint=_adjoint,
-        in_tflite=_in_tflite,
-        tflite_kernel=_tflite_kernel,
-        tflite_scale="input",
-        to_tflite=_to_tflite,
-    )
+    "Resize",
+    is_defined=_is_defined,
+    parameters={2: "scales", 3: "sizes"},
+    passes=_passes,
+    follow=channels.resized,
+    takes=_takes,
+    kernel=_kernel,
+    adjoint=_adjoint,
+    in_tflite=_in_tflite,
+    tflite_kernel=_tflite_kernel,
+    tflite_scale="input",
+    to_tflite=_to_tflite,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.ops.tables import lookup
 from npuconv.ops.tape import Tape, Visit, pointwise
 
@@ -27,12 +27,10 @@ def _slope(tape: Tape, visit: Visit) -> str:
 
 
 register(
-    Operator(
-        name="Selu",
-        is_defined=is_of_one_value,
-        function=_selu,
-        is_table=True,
-        kernel=lookup("Selu"),
-        adjoint=pointwise(_slope),
-    )
+    "Selu",
+    is_defined=is_of_one_value,
+    function=_selu,
+    is_table=True,
+    kernel=lookup("Selu"),
+    adjoint=pointwise(_slope),
 )

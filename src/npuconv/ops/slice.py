@@ -11,7 +11,7 @@ from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
 from npuconv.tflite.flatbuffer import OPEN
@@ -88,12 +88,10 @@ def cut(draft: Draft, source: int, output: int, ranges: Sequence[range]) -> None
 
 
 register(
-    Operator(
-        name="Slice",
-        passes=always,
-        follow=_follow,
-        adjoint=_adjoint,
-        to_tflite=_to_tflite,
-        takes_open=True,
-    )
+    "Slice",
+    passes=always,
+    follow=_follow,
+    adjoint=_adjoint,
+    to_tflite=_to_tflite,
+    takes_open=True,
 )

@@ -9,7 +9,7 @@ from npuconv.arithmetic.rescaling import TensorScale
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.operator import Arguments, Operator, W, always, register
+from npuconv.ops.operator import Arguments, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
 
@@ -80,16 +80,14 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="Softmax",
-        is_defined=always,
-        kernel=_kernel,
-        adjoint=_adjoint,
-        integer_form="QLinearSoftmax",
-        in_tflite=_in_tflite,
-        tflite_kernel=_tflite_kernel,
-        tflite_scale=_TFLITE_SCALE,
-        to_tflite=_to_tflite,
-    ),
-    Operator(name="LogSoftmax", to_tflite=_to_tflite),
+    "Softmax",
+    is_defined=always,
+    kernel=_kernel,
+    adjoint=_adjoint,
+    integer_form="QLinearSoftmax",
+    in_tflite=_in_tflite,
+    tflite_kernel=_tflite_kernel,
+    tflite_scale=_TFLITE_SCALE,
+    to_tflite=_to_tflite,
 )
+register("LogSoftmax", to_tflite=_to_tflite)

@@ -8,7 +8,7 @@ import onnx
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, extent, mixed
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import always, register
 from npuconv.ops.slice import cut
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
@@ -54,11 +54,9 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="Split",
-        passes=always,
-        follow=_follow,
-        adjoint=_adjoint,
-        to_tflite=_to_tflite,
-    )
+    "Split",
+    passes=always,
+    follow=_follow,
+    adjoint=_adjoint,
+    to_tflite=_to_tflite,
 )

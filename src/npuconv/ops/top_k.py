@@ -7,7 +7,7 @@ import onnx
 
 from npuconv.errors import ModelError
 from npuconv.model.proto import attributes_of
-from npuconv.ops.operator import Operator, register
+from npuconv.ops.operator import register
 from npuconv.tflite.draft import Draft
 
 
@@ -26,4 +26,4 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("CAST", [narrow], [places], "CastOptions")
 
 
-register(Operator(name="TopK", to_tflite=_to_tflite))
+register("TopK", to_tflite=_to_tflite)

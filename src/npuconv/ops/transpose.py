@@ -9,7 +9,7 @@ from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, View
 
@@ -39,12 +39,10 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="Transpose",
-        passes=always,
-        follow=_follow,
-        adjoint=_adjoint,
-        to_tflite=_to_tflite,
-        takes_open=True,
-    )
+    "Transpose",
+    passes=always,
+    follow=_follow,
+    adjoint=_adjoint,
+    to_tflite=_to_tflite,
+    takes_open=True,
 )

@@ -32,7 +32,7 @@ from npuconv.model import query
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.channels import extent
 from npuconv.partition.channels import CHANNELS
-from npuconv.partition.crossings import crossings, int8_bytes, readers
+from npuconv.partition.crossings import readers
 from npuconv.partition.placement import CUTS
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
@@ -185,7 +185,7 @@ def padded_tensors(graph: LegalModel, *, internal: bool) -> dict[str, list[Node]
 
 def _may_cross(graph: LegalModel, padded: Sequence[Node], convs: Sequence[Node]) -> bool:
     """Return whether a tensor may cross for its padded readers, though others need no pads."""
-    if graph.options.padding in ("auto", "all"):
+    if graph.options.pad_on_host in ("auto", "all"):
         return True
     source = graph.plan.uncut(padded[0].inputs[0])
     if _pads_itself(graph, source):
@@ -197,7 +197,7 @@ def _may_cross(graph: LegalModel, padded: Sequence[Node], convs: Sequence[Node])
 
 def _may_pad(graph: LegalModel, reader: Node) -> bool:
     """Return whether the options let the host pad the input of a convolution."""
-    padding = graph.options.padding
+    padding = graph.options.pad_on_host
     if query.producer(graph.plan.uncut(reader.inputs[0])) is None:
         # An int8 input of the model does not pass the host.
         return padding != "never" and graph.options.io != "int8"
@@ -304,36 +304,24 @@ def _choose_crossings(
     sensitivity: Sensitivity | None,
 ) -> set[str]:
     """Return the tensors of the device that cross to be padded."""
-    sizes = _crossing_sizes(graph, calibration, state)
-    pads_all = graph.options.padding == "all"
-    if not sizes or (sensitivity is None and not pads_all):
-        return set()
-    powers = {} if sensitivity is None else sensitivity.activations
-    total = max(sum(powers.values()), 1e-30)
-    shares = {name: powers.get(name, 0.0) / total for name in sizes}
-    if not pads_all:
-        sizes = {n: s for n, s in sizes.items() if shares[n] >= HOST_PADDING.smallest_share}
-    names, percent = set(sizes), graph.options.max_extra_bytes
-    if percent is not None:  # tensors with the largest error for each byte come first
-        budget = (crossings(graph.model, graph.plan).bytes or 0) * percent / 100
-        costs = {name: size for name, size in sizes.items() if size is not None}
-        names = set()
-        for name in sorted(costs, key=lambda name: (-shares[name] / max(costs[name], 1), name)):
-            if costs[name] <= budget:
-                budget -= costs[name]
-                names.add(name)
-    if pads_all or percent is not None:  # a budget of bytes may be spent for any gain
+    names = _padding_gains(graph, calibration, state)
+    if graph.options.pad_on_host == "all":
         return names
-    remaining = 1 - HOST_PADDING.error_saved * sum(shares[n] for n in names)
+    if not names or sensitivity is None:
+        return set()
+    powers = sensitivity.activations
+    total = max(sum(powers.values()), 1e-30)
+    shares = {name: powers.get(name, 0.0) / total for name in names}
+    shares = {n: share for n, share in shares.items() if share >= HOST_PADDING.smallest_share}
+    remaining = 1 - HOST_PADDING.error_saved * sum(shares.values())
     enough = -10 * math.log10(remaining) >= HOST_PADDING.output_gain_db
-    return names if enough and total > 10 ** (-HOST_PADDING.sufficient_db / 10) else set()
+    is_noisy = total > 10 ** (-HOST_PADDING.sufficient_db / 10)
+    return set(shares) if enough and is_noisy else set()
 
 
-def _crossing_sizes(
-    graph: LegalModel, calibration: Calibration, state: QuantState
-) -> dict[str, int | None]:
-    """Return the bytes that would cross for each tensor of the device whose steps get smaller."""
-    sizes = dict[str, int | None]()
+def _padding_gains(graph: LegalModel, calibration: Calibration, state: QuantState) -> set[str]:
+    """Return the tensors of the device whose steps get smaller if the host pads them."""
+    names = set[str]()
     for name, convs in padded_tensors(graph, internal=True).items():
         tensor = graph.plan.uncut(convs[0].inputs[0])
         stats, dims = calibration.statistics.get(name), query.shape(tensor)
@@ -344,6 +332,5 @@ def _crossing_sizes(
         if stats.lows.min() < 0 or factor > HOST_PADDING.largest_growth:
             continue
         if gain(stats.lows.astype(float), stats.highs.astype(float)) >= HOST_PADDING.gain_db:
-            size = int8_bytes(tensor)  # it crosses to the host, and returns with the pads
-            sizes[name] = None if size is None else size + round(size * factor)
-    return sizes
+            names.add(name)
+    return names

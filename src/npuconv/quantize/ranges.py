@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, common_zero, scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
@@ -61,6 +61,7 @@ class RangeChoice:
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
+        self._free_zero = graph.device.free_zero if graph.stores_zeros else 0
         self._constraints = ConstraintBuilder(graph, calibration.statistics, grids)
         self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
@@ -71,7 +72,8 @@ class RangeChoice:
                 imported[group.name], centred=centred, cut=cut, cap=cap
             )
             if graph.stores_zeros:
-                encoding = replace(encoding, nominal_zero=int(encoding.zeros[0]))
+                zeros = np.where(encoding.zeros, encoding.zeros, self._free_zero).astype(np.int32)
+                encoding = replace(encoding, zeros=zeros, nominal_zero=int(zeros[0]))
             self._imported[group.name] = method, dict.fromkeys(group.tensors, encoding)
         candidates = [group for group in candidates if group.name not in imported]
 
@@ -94,7 +96,8 @@ class RangeChoice:
             narrow = _clip(constraints, shares.get(group.name, 1.0))
             if narrow is not constraints:
                 choice = choose(narrow, self._method)
-            encodings = _encode(choice, group, constraints, self._constraints.channels)
+            channels = self._constraints.channels
+            encodings = _encode(choice, group, constraints, channels, self._free_zero)
             return group.name, (choice.method, dict(encodings))
 
         choices = dict(in_order(choose_group, self._candidates)) | self._imported
@@ -114,18 +117,26 @@ def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
 
 
 def _encode(
-    choice: Choice, group: Group, constraints: ScaleConstraints, channels: Channels
+    choice: Choice,
+    group: Group,
+    constraints: ScaleConstraints,
+    channels: Channels,
+    free_zero: int,
 ) -> Iterator[tuple[str, Encoding]]:
     computed = choice.scales[constraints.computed]
     nominal = computed[0] if computed.size else np.float32(choice.scales.max())
     place = {slot: k for k, slot in enumerate(constraints.slots)}
     # Passthrough operators between tensors of the group need one zero point in the file.
-    points = choice.zeros[constraints.stored] if constraints.stored.any() else choice.zeros
-    is_stored = constraints.stores_zeros and len(set(points.tolist())) == 1
-    stored_zero = int(points[0]) if is_stored else 0
+    stored = constraints.stored if constraints.stored.any() else np.ones(len(place), bool)
+    points, zero_points = set(choice.zeros[stored].tolist()), choice.zeros
+    is_stored = constraints.stores_zeros and len(points) == 1
+    stored_zero = points.pop() if is_stored else 0
+    if stored_zero == 0 and free_zero:
+        stored_zero = free_zero
+        zero_points = np.where(stored & is_stored, free_zero, zero_points).astype(np.int32)
     for name in group.tensors:
         indices, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
-        scales, zeros = choice.scales[indices], choice.zeros[indices]
+        scales, zeros = choice.scales[indices], zero_points[indices]
         if np.all(scales == scales[0]) and np.all(zeros == zeros[0]):
             scales, zeros, axis = scales[:1], zeros[:1], None
         yield name, Encoding(scales, zeros, nominal, axis, stored_zero)
@@ -208,7 +219,15 @@ def _least_squares(
 
 
 def _scales(constraints: ScaleConstraints, lows: Doubles, highs: Doubles) -> tuple[Floats, Zeros]:
-    scales, zeros = scales_for(lows, np.minimum(highs, constraints.caps), constraints.centred)
+    highs, centred, stored = (
+        np.minimum(highs, constraints.caps),
+        constraints.centred,
+        constraints.stored,
+    )
+    scales, zeros = scales_for(lows, highs, centred)
+    if len(set(zeros[stored].tolist())) > 1:
+        zero = common_zero(lows[stored], highs[stored])
+        scales, zeros = scales_for(lows, highs, centred | stored, np.where(stored, zero, 0))
     # A channel without values takes the scale of another, but keeps its own bound.
     return np.minimum(scales, constraints.caps / (HIGHEST - zeros)).astype(np.float32), zeros
 

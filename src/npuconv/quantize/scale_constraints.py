@@ -53,7 +53,7 @@ class ScaleConstraints:
     centred: NDArray[np.bool_]  # whether the zero point must be 0 [K]
     caps: Doubles  # upper bound of a Clip, which no value may exceed; inf without one [K]
     computed: NDArray[np.bool_]  # whether an operator other than a convolution uses the scale [K]
-    stored: NDArray[np.bool_]  # whether the zero point must be that of the file [K]
+    stored: NDArray[np.bool_]  # whether the zero point must be the same in these slots [K]
     stores_zeros: bool  # whether the file has other zero points than 0
     # Lows and highs under which all values are whole steps, each [K]; None where there are none.
     exact: Extremes | None = None
@@ -168,22 +168,20 @@ class ConstraintBuilder:
                 cut[indices] = True
                 bound = self._cutting[name]
                 constraints.caps[indices] = np.minimum(constraints.caps[indices], bound)
-        if constraints.stores_zeros and len(place) == 1:
-            return  # any zero point will do for a single one
         # Saturation replaces a Relu if the lowest integer represents 0 in all channels. Otherwise
-        # the Relu stays, and needs zero point 0 in all channels. The same holds for padding, which
-        # fills all channels with one integer, unless the scales of all are computed.
-        centred, below = constraints.centred, constraints.lows < 0
+        # the Relu stays, and needs one zero point in all channels. The same holds for padding,
+        # which fills all channels with one integer, unless the scales of all are computed.
+        centred, stored, below = constraints.centred, constraints.stored, constraints.lows < 0
+        if constraints.stores_zeros:
+            if len(place) > 1:
+                stored |= fill | constraints.computed
+                stored |= cut & np.any(cut & (below | stored))
+                centred |= stored & np.any(stored & centred)
+            return
         for slots in (fill, cut, fill, cut, fill):
-            if slots is fill and constraints.stores_zeros:
-                # These channels have the zero point of the file. The computed have, too.
-                slots |= cut & centred
-                slots |= constraints.computed & np.any(slots)
             alike = slots is cut or np.any(slots & ~constraints.computed)
             if np.any(slots & (centred | (below & alike))):
                 centred |= slots
-        if constraints.stores_zeros:
-            constraints.stored |= fill | constraints.computed
 
     def _exact(self, constraints: ScaleConstraints, group: Group) -> Extremes | None:
         """Return ranges under which int8 holds every value on the grid exactly, as for pixels.
@@ -197,7 +195,7 @@ class ConstraintBuilder:
             return None
         observed, exact = self._stats[name], False
         lows, highs = constraints.lows.copy(), constraints.highs.copy()
-        free = ~constraints.centred & ~constraints.computed
+        free = ~constraints.centred & ~constraints.computed & ~(constraints.stored & (lows < 0))
         multiples = grid.are_multiples(observed.values, tensor_grid.steps, -tensor_grid.offsets)
         for k in np.flatnonzero(multiples & free):
             pair = grid.covering(observed.lows[k], observed.highs[k], tensor_grid.steps[k])

@@ -1,27 +1,15 @@
-"""The result of ``npuconv verify`` as a page, and as a table for a spreadsheet."""
+"""The result of ``npuconv verify`` as a page, and the sections on a vendor's tool."""
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from typing import NamedTuple
 
-from npuconv.report.escape import visible
 from npuconv.report.html import LayerBar, layer_bar, page
 from npuconv.report.html_ranges import bar_style, position
 from npuconv.report.sections import Item, Note, Section, Table
 from npuconv.report.words import count, error_texts, percent
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.verify import VendorReport, VerifiedLayer, VerifyReport
-
-_HEAD = (
-    "kind", "name", "tensor", "sqnr_db", "cosine", "max_abs_error",
-    "float_low", "float_high", "int8_low", "int8_high", "top1_agreement", "agreement", "note",
-    "module",
-)  # fmt: skip
-# First character of a formula in a spreadsheet: owasp.org/www-community/attacks/CSV_Injection
-_FORMULA = re.compile(r"[=+\-@\t\r]")
 
 
 class SideBySide(NamedTuple):
@@ -45,36 +33,6 @@ def render(report: VerifyReport) -> str:
         outputs=sorted(report.outputs, key=lambda output: output.rank),
         vendor=vendor_sections(report.vendor) if report.vendor else [],
     )
-
-
-def render_csv(report: VerifyReport) -> str:
-    """Render a table with one row for each output, part of an output, and layer.
-
-    Numbers are as exact as in the JSON; names that a spreadsheet would take for a formula get
-    an apostrophe in front.
-    """
-    rows = list[dict[str, object]]()
-    for output in report.outputs:
-        rows.append({"kind": "output", **dict(output)})
-        rows += [{"kind": "part", **dict(part)} for part in output.parts]
-    outputs = report.vendor.outputs if report.vendor else ()
-    rows += [{"kind": "output of the simulator", **dict(output)} for output in outputs]
-    for layer in report.layers:
-        row: dict[str, object] = {"kind": "layer", **dict(layer)}
-        row["float_low"], row["float_high"] = layer.float_range or (None, None)
-        row["int8_low"], row["int8_high"] = layer.int8_range or (None, None)
-        rows.append(row)
-
-    def plain(text: str) -> str:
-        text = visible(text)
-        return f"'{text}" if _FORMULA.match(text) else text
-
-    file = io.StringIO()
-    table = csv.DictWriter(file, _HEAD, extrasaction="ignore", lineterminator="\n")
-    table.writeheader()
-    for row in rows:
-        table.writerow({k: plain(v) if isinstance(v, str) else v for k, v in row.items()})
-    return file.getvalue()
 
 
 def vendor_sections(vendor: VendorReport, most: int | None = None) -> list[Section]:

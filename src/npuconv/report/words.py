@@ -18,7 +18,7 @@ from npuconv.schemas.quality import (
     PartialSums,
     QuantizationInfo,
 )
-from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report, VelaEstimate
+from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report
 from npuconv.schemas.verify import Errors
 
 _ABSOLUTE = re.compile(r"[\\/]|\w:[\\/]")
@@ -292,21 +292,10 @@ def error_texts(errors: Errors) -> tuple[str, str, str]:
     return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
 
 
-def vela_estimate(vela: VelaEstimate) -> str:
-    """Return operators on NPU and CPU, cycles and memory, as Vela estimates them."""
-    if vela.error:
-        return f"Vela does not compile it: {vela.error}"
-    return (
-        f"Vela: {vela.npu_operators} operators on the NPU, {vela.cpu_operators} on the CPU; "
-        f"about {(vela.cycles or 0) / 1e6:.2f} million cycles, {vela.inference_ms} ms, "
-        f"{vela.sram_kib} KiB of SRAM, {vela.flash_kib} KiB of flash"
-    )
-
-
 def host_padding(padding: HostPadding) -> str:
     """Return the number of tensors that the host pads, their traffic and the gain."""
     if not padding.tensors:
-        return "no tensor padded on the host: no gain, or more bytes than --max-extra-bytes"
+        return "no tensor padded on the host: no gain"
     text = f"{count(len(padding.tensors), 'tensor')} padded on the host"
     if padding.extra_bytes is not None:
         more = "" if padding.extra_percent is None else f" ({padding.extra_percent:.0f} %)"

@@ -6,10 +6,9 @@ it changes nothing and knows no pass. The docstring of its module has exactly th
 reference pages and the reports are made. The chip's numbers come from the target file.
 
 ``checks``         the rules
-``context``        input of a rule: model, target, and cached facts of nodes
+``context``        input of a rule: model, target, cached facts of nodes, and measurements
 ``engine``         runs the rules and makes findings of violations
-``evidence``       results of calibration and of the accuracy measurement
-``normalization``  statistics that reveal a wrong normalization of samples
+``host_nodes``     reasons why nodes run on the host, in a few words
 ``target_limits``  unknown limits, open extents, written integer convolutions
 """
 
@@ -63,15 +62,10 @@ class Example:
     random where no numbers are written; one number is all of them.
     """
 
-    fires: str = ""
-    silent: str = ""
-    device: str = ""  # keys of a target file; empty: the built-in target
-    silent_device: str = ""  # keys for the second model; empty: the same as `device`
-
-    def __post_init__(self) -> None:
-        """Remove the indentation of the source."""
-        for name in ("fires", "silent", "device", "silent_device"):
-            object.__setattr__(self, name, inspect.cleandoc(getattr(self, name)))
+    fires: str
+    silent: str
+    device: str  # keys of a target file; empty: the built-in target
+    silent_device: str  # keys for the second model; empty: the same as `device`
 
 
 @dataclass(frozen=True)
@@ -129,21 +123,19 @@ def after_conv(line: str) -> str:
     return f"{conv().replace('y = ', 'c = ')}\n{line}"
 
 
-def varied(model: str, *, fires: str, silent: str, device: str = "") -> Example:
-    """Return an example of one model with either text in the place of ``{}``."""
-    return Example(model.replace("{}", fires), model.replace("{}", silent), device)
-
-
 CONV = conv()  # breaks no limit of the built-in target
 RULES: Registry[Rule] = Registry("npuconv.rules.checks")
-_NO_EXAMPLE = Example()
 
 
 def rule(  # noqa: PLR0913 - a rule has that many parts
     code: str,
     *,
     message: str,
-    example: Example = _NO_EXAMPLE,
+    fires: str = "",
+    silent: str = "",
+    model: str = "{}",
+    device: str = "",
+    silent_device: str = "",
     severity: Severity = Severity.ERROR,
     ops: set[str] | None = None,
     limits: tuple[str, ...] = (),
@@ -156,7 +148,11 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     Args:
         code: letters and three digits, never used again.
         message: text for people; its placeholders are filled from the violation's ``values``.
-        example: a model with a finding of the rule, and a model without.
+        fires: an example with a finding of the rule; see ``Example``.
+        silent: an example without.
+        model: text of both examples around these, which take the place of ``{}``.
+        device: keys of a target file for the examples.
+        silent_device: keys for the silent example, if they differ.
         severity: errors stop a conversion.
         ops: operators it looks at, ``{"*"}`` for all; None for a rule about the model.
         limits: facts of the target file that it enforces.
@@ -170,6 +166,8 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
         ValueError: a code or name that is taken or malformed, a section that is missing,
             or a fact that does not exist.
     """
+    models = (model.replace("{}", text) for text in (fires, silent))
+    example = Example(*map(inspect.cleandoc, (*models, device, silent_device)))
 
     def register(function: Callable[..., Violations]) -> Rule:
         """Make a rule of the function."""
@@ -196,7 +194,9 @@ def _check(item: Rule) -> None:
         )
 
 
-def limit_rule(module: str, code: str, *limits: str, example: Example) -> None:
+def limit_rule(
+    module: str, code: str, *limits: str, fires: str, silent: str, device: str = ""
+) -> None:
     """Register a rule that compares facts of convolutions with limits of the target.
 
     The rule gets the name and the docstring of the module.
@@ -207,8 +207,16 @@ def limit_rule(module: str, code: str, *limits: str, example: Example) -> None:
 
     broken.__name__ = module.rpartition(".")[2]
     broken.__module__, broken.__doc__ = module, sys.modules[module].__doc__
-    message = "{fact} is {value}; the device takes {limit}"
-    rule(code, message=message, example=example, ops=SLIDING, limits=limits, cacheable=True)(broken)
+    rule(
+        code,
+        message="{fact} is {value}; the device takes {limit}",
+        fires=fires,
+        silent=silent,
+        device=device,
+        ops=SLIDING,
+        limits=limits,
+        cacheable=True,
+    )(broken)
 
 
 def is_convolution(node: Node) -> bool:

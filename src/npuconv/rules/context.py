@@ -116,7 +116,6 @@ class RuleContext:
     obstacles: tuple[FormObstacle, ...] = ()  # obstacles to the output format, once tried
     _by_node: dict[int, NodeFacts] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
-    _distinct: dict[frozenset[str], list[Node]] = field(default_factory=dict)
     _operators: dict[tuple[str, str], ListedOperator | None] = field(default_factory=dict)
 
     def nodes_of(self, ops: frozenset[str]) -> list[Node]:
@@ -129,13 +128,6 @@ class RuleContext:
             for node in self._by_op["*"]:
                 self._by_op.setdefault(query.qualified(node), []).append(node)
         return [node for op in sorted(ops) for node in self._by_op.get(op, ())]
-
-    def distinct_nodes_of(self, ops: frozenset[str]) -> list[Node]:
-        """Return the first node of each set of nodes with the same facts."""
-        if ops not in self._distinct:
-            first = {id(self.node_facts(node)): node for node in reversed(self.nodes_of(ops))}
-            self._distinct[ops] = list(first.values())
-        return self._distinct[ops]
 
     def is_kept_float(self, node: Node) -> bool:
         """Return whether the node stays float on the host at the request of the user."""

@@ -135,9 +135,6 @@ def _violations(rule: Rule, ctx: RuleContext) -> Iterator[tuple[Node | None, Vio
         for violation in rule.function(ctx.model, ctx):
             yield violation.node, violation
         return
-    distinct = ctx.distinct_nodes_of(rule.ops) if rule.cacheable else ()
-    if rule.cacheable and not any(_violations_of(rule, node, ctx) for node in distinct):
-        return  # nearly always: saves a walk over all nodes
     for node in ctx.nodes_of(rule.ops):
         for violation in _violations_of(rule, node, ctx):
             yield node, violation

@@ -40,7 +40,7 @@ class Budget(ReportPart):
 
 
 class HostPadding(ReportPart):
-    """Tensors that the host pads as --pad-on-host auto or all, or --max-extra-bytes, permits."""
+    """Tensors that the host pads as --pad-on-host auto or all permits."""
 
     tensors: tuple[str, ...] = Field(description="outputs of device layers that the host pads")
     extra_bytes: int | None = Field(description="additional bytes per inference; null: not known")

@@ -308,23 +308,6 @@ class Timing(ReportPart):
     seconds: float
 
 
-class VelaEstimate(ReportPart):
-    """Estimates of Arm's compiler Vela for the written file, with --with-vela.
-
-    Figures are null where it does not compile the file.
-    """
-
-    command: str = Field(description="the command, without the path of the file")
-    error: str = Field("", description="last line of Vela where it fails")
-    npu_operators: int | None = None
-    cpu_operators: int | None = None
-    refused: tuple[str, ...] = Field((), description="outputs of operators that it leaves to CPU")
-    cycles: int | None = Field(None, description="cycles of one inference")
-    inference_ms: float | None = None
-    sram_kib: float | None = None
-    flash_kib: float | None = None
-
-
 class Report(ReportPart):
     """Report on one model for one target."""
 
@@ -348,7 +331,6 @@ class Report(ReportPart):
     )
     quantization: QuantizationInfo | None = None
     accuracy: Accuracy | None = None
-    vela: VelaEstimate | None = Field(None, description="null without --with-vela")
     unknown_limits: tuple[UnknownLimit, ...] = ()
     timings: tuple[Timing, ...] | None = None
 

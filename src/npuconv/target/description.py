@@ -274,6 +274,11 @@ class Description(TargetPart):
         le=NEWEST_OPSET,
         description="newest opset that the compiler of the chip loads: the default of --opset",
     )
+    rescales_symmetric: bool = Field(
+        False,
+        description="whether that compiler changes the scale of a tensor whose zero points are all "
+        "0: in the form qdq they are -1 instead",
+    )
     next_command: str | dict[Format, str] = Field(
         "", description="command to run on the written model, or by form; {model} is its path"
     )

@@ -2,5 +2,4 @@
 
 ``tool``     the tools, where their environments are, and questions to them
 ``scripts``  programs for these environments, which import nothing of npuconv
-``vela``     estimates of Vela for the report of ``convert``
 """

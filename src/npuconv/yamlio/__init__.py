@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from npuconv.yamlio.document import Document, KeyPath, load, load_table, loads, problems, validate
+from npuconv.yamlio.document import Document, KeyPath, load, loads, problems, validate
 from npuconv.yamlio.messages import dotted, explain, hint_of, nearest, suggest
 
 __all__ = [
-    "Document", "KeyPath", "dotted", "explain", "hint_of", "load", "load_table", "loads", "nearest",
+    "Document", "KeyPath", "dotted", "explain", "hint_of", "load", "loads", "nearest",
     "problems", "suggest", "validate",
 ]  # fmt: skip

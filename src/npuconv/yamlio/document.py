@@ -139,38 +139,6 @@ def _unreadable(cause: Exception) -> str:
     return f"cannot read: {getattr(cause, 'strerror', None) or cause}"
 
 
-def load_table(path: str | Path, table: tuple[str, ...], *, error: type[LocatedError]) -> Document:
-    """Read one table of a TOML file; it has the place of its heading for all keys.
-
-    Raises:
-        error: unreadable, not TOML, or without such a table.
-    """
-    import tomllib
-
-    name = str(path)
-    try:
-        text = Path(path).read_text("utf-8")
-        data: Any = tomllib.loads(text)
-    except (OSError, ValueError) as cause:
-        raise error(_unreadable(cause), file=name) from None
-    for key in table:
-        data = data.get(key) if isinstance(data, dict) else None
-    if not isinstance(data, dict):
-        raise error(f"no table [{'.'.join(table)}]", file=name)
-    heading = f"[{'.'.join(table)}]"
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if heading in line]
-    place = (lines[0] if lines else 1, 1)
-    return Document(data, name, text, dict.fromkeys(_paths(data), (place, place)))
-
-
-def _paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the paths of a value and of everything in it."""
-    yield path
-    inner = enumerate(value) if isinstance(value, list) else ()
-    for key, part in value.items() if isinstance(value, dict) else inner:
-        yield from _paths(part, (*path, key))
-
-
 def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
     """Parse YAML text whose top level is a mapping; comments alone are an empty mapping.
 

@@ -81,11 +81,14 @@ def test_it_fills_with_another_integer_that_is_0_in_every_channel():
     assert query.scalar_input(pad, 2) == -7 * own.nominal
 
 
-def test_a_zero_point_that_the_device_is_told_is_no_lowest():
-    """The fill stays 0, and becomes that zero point with the rest of the tensor."""
-    model, ctx = prepared(padded("Relu").model())
+@pytest.mark.parametrize("fill", [None, 0.0])
+def test_a_stored_zero_point_has_a_written_fill(fill):
+    """QNN fills with 127 where a Pad has no fill; the fill of 0 becomes the zero point."""
+    model, ctx = prepared(padded("Relu", fill=fill).model())
     (pad,) = model.nodes("Pad")
-    own = ctx.emission.encodings[pad.outputs[0].name]
-    ctx.emission.encodings[pad.outputs[0].name] = replace(own, nominal_zero=int(own.zeros[0]))
-    assert run_pass(NAME, model, ctx) == 0
+    encoding = ctx.emission.encodings[pad.outputs[0].name]
+    stored = replace(encoding, nominal_zero=int(encoding.zeros[0]))
+    ctx.emission.encodings[pad.outputs[0].name] = stored
+    assert run_pass(NAME, model, ctx) == (fill is None)
     assert query.scalar_input(pad, 2) == 0
+    assert run_pass(NAME, model, ctx) == 0

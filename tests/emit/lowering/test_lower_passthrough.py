@@ -53,6 +53,7 @@ FIRES = [
     lambda: image().reshape([1, 4, 64]).model(),
     lambda: joined().model(),
     lambda: half_read().model(),
+    lambda: image().op("Relu").op("Concat", "t0", "t1", axis=1).conv(weight=(2, 8, 1, 1)).model(),
 ]
 SILENT = [
     lambda: image().op("Sigmoid").model(),
@@ -61,11 +62,12 @@ SILENT = [
 ]
 
 
+@pytest.mark.parametrize("target", ["npu-int8", "rknn"])
 @pytest.mark.parametrize("build", FIRES)
-def test_the_same_numbers_as_with_conversions(build):
+def test_the_same_numbers_as_with_conversions(build, target):
     """int8 in, int8 out, exact; conversions are left at the edges only."""
     proto = build()
-    model, ctx, explicit = converted(proto, *LOWER)
+    model, ctx, explicit = converted(proto, *LOWER, target=target)
     assert run_pass(NAME, model, ctx) == 0
     ops = [n.op for n in model.nodes()]
     assert (ops[0], ops[-1]) == ("QuantizeLinear", "DequantizeLinear")

@@ -45,6 +45,20 @@ def test_types_and_ranges():
         assert bias.inputs[0].values.dtype == np.int32
 
 
+def test_a_compiler_that_changes_symmetric_scales():
+    """Its weights have zero point -1 in the form qdq, and the same values."""
+    weights = []
+    for is_changed, zero in ((False, 0), (True, -1)):
+        model, ctx = read(block().model()), context(format="qdq")
+        ctx.target = ctx.target.model_copy(update={"rescales_symmetric": is_changed})
+        quantize(model, ctx)
+        constants = [c.inputs[1].inputs[0].inputs for c in model.nodes("Conv")]
+        weights.append([(values.values - zero, scales.values) for values, scales, _ in constants])
+        assert all((zeros.values == zero).all() for *_, zeros in constants)
+    for before, after in zip(*weights, strict=True):
+        assert all(map(np.array_equal, before, after))
+
+
 def test_the_bias_scale_is_input_times_weight():
     """The product is one of float32, as in a runtime; the input's scale is the nominal one."""
     model, ctx, _ = converted(block().model())

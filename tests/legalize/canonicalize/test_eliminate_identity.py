@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.asserts import context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 
@@ -20,12 +22,18 @@ FIRES = [
     lambda: Net(x=(1, 3, 8, 8)).conv().op("Identity").op("Identity").model(),
     lambda: Net(x=("N", 4)).op("Relu").op("Identity").op("Neg").model(),
     lambda: Net(x=("N", 4)).op("Relu").op("Sum").op("Max").op("Concat", axis=1).op("Neg").model(),
+    lambda: Net(x=(1, 3, 8, 8)).pad([0] * 8).conv().model(),
+    lambda: Net(x=(1, 3, 8, 8)).op("Relu").pad([0] * 8, None, mode="reflect").model(),
+    lambda: Net(opset=10, x=(1, 3, 8, 8)).op("Pad", pads=[0] * 8).op("Relu").model(),
 ]
 SILENT = [
     lambda: Net(x=(1, 4)).op("Identity").model(),
     lambda: shared().model(),
     lambda: Net(x=(1, 4)).op("Relu").model(),
     lambda: Net(x=(1, 4)).op("Sum", "x", "x").op("Neg").model(),
+    lambda: Net(x=(1, 3, 8, 8)).pad([0, 0, 1, 0, 0, 0, 0, 0]).op("Relu").model(),
+    lambda: Net(x=(1, 3, 8, 8)).pad([0, 0, -1, 0, 0, 0, 1, 0]).op("Relu").model(),
+    lambda: Net(x=(1, 3, 8, 8)).pad([0] * 8).model(),
 ]
 
 
@@ -82,3 +90,22 @@ def test_a_copy_of_a_constant():
     assert run_pass(NAME, model, ctx) == 1
     assert ctx.rewrites[0].difference == 0.0
     assert [n.op for n in model.nodes()] == ["Add"]
+
+
+@pytest.mark.parametrize("build", FIRES[4:])
+def test_a_pad_by_nothing(build):
+    """No Pad is left; the neighbour keeps its own origin."""
+    proto = build()
+    model, ctx = read(proto), context()
+    assert run_pass(NAME, model, ctx) == 1
+    (node,) = model.nodes()
+    assert model.origin(node) == (node.name,)
+    assert ctx.rewrites[0].difference == 0.0
+    same_numbers(proto, model)
+
+
+def test_a_pad_of_computed_amounts():
+    """Computed amounts may differ from zero."""
+    net = Net(x=(1, 3), y=(4,))
+    net.op("Shape", "y").op("Concat", *["t0"] * 4, axis=0).op("Pad", "x", "t1").op("Relu")
+    assert run_pass(NAME, read(net.model())) == 0

@@ -9,9 +9,10 @@ import pytest
 import npuconv
 from npuconv import executor
 from npuconv.model import save
-from npuconv.model.nhwc import ACTIVATIONS, DOMAIN, EVALUATOR
+from npuconv.model.nhwc import ACTIVATIONS, DOMAIN
 from support.asserts import context, read, run_pass
 from support.builders import Net
+from support.nhwc_reference import run_reference
 
 NAME = "rewrite-nhwc-as-nchw"
 X = (1, 9, 8, 3)
@@ -93,7 +94,7 @@ def both(proto: onnx.ModelProto, result: onnx.ModelProto) -> list[tuple[np.ndarr
     rng = np.random.default_rng(1)
     dims = [d.dim_value or 6 for d in proto.graph.input[0].type.tensor_type.shape.dim]
     feeds = {"x": rng.standard_normal(dims).astype(np.float32)}
-    old = executor.run_reference(proto, feeds)
+    old = run_reference(proto, feeds)
     new = executor.Session(result, optimize=False).run(feeds)
     return [(old[name], new[name]) for name in old]
 
@@ -104,8 +105,7 @@ def test_the_same_numbers(build):
     proto = build()
     model, ctx = read(proto), context()
     assert run_pass(NAME, model, ctx) >= 1
-    assert {r.reference for r in ctx.rewrites} == {EVALUATOR}
-    assert all(r.difference < 1e-4 for r in ctx.rewrites)
+    assert {r.reference for r in ctx.rewrites} == {"not measured"}
     result = save.to_proto(model)
     onnx.checker.check_model(result)
     assert [o.domain for o in result.opset_import] == [""]
@@ -180,9 +180,9 @@ def test_one_that_is_left_keeps_the_domain():
 def test_weights_that_are_computed():
     """Computed weights have the standard order already."""
     net = Net(x=X, w=(4, 3, 3, 3)).op("Conv", "x", "w", domain=DOMAIN)
-    model, ctx = read(net.model()), context()
-    assert run_pass(NAME, model, ctx) == 1
-    assert ctx.rewrites[0].difference < 1e-4
+    model = read(net.model())
+    assert run_pass(NAME, model) == 1
+    assert [n.op for n in model.nodes()] == ["Transpose", "Conv", "Transpose"]
 
 
 def test_a_subgraph_is_left_alone():

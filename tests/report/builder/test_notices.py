@@ -113,17 +113,12 @@ def test_findings_of_samples(options: dict[str, Any], named: tuple[str, ...]) ->
     assert notices_of(**options, format="weights") == ()
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"pad_on_host": "all"}, "--pad-on-host all"),
-        ({"max_extra_bytes": 50}, "--max-extra-bytes 50, at most 168 bytes"),
-    ],
-)
-def test_crossings_that_depend_on_samples(options: dict[str, Any], named: str) -> None:
-    """--pad-on-host names the bytes that may cross, of 192 + 144 that do anyway."""
-    assert notices_of(**options) == (f"{named}: only convert decides what crosses for it",)
-    assert notices_of(**options, format="weights") == ()
+@pytest.mark.parametrize("padding", ["auto", "all"])
+def test_crossings_that_depend_on_samples(padding: str) -> None:
+    """Only a conversion knows what the host pads."""
+    sentence = f"--pad-on-host {padding}: only convert decides what crosses for it"
+    assert notices_of(pad_on_host=padding) == (sentence,)
+    assert notices_of(pad_on_host=padding, format="weights") == ()
 
 
 def test_both() -> None:

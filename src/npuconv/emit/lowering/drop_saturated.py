@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -64,8 +65,6 @@ def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tu
 
 def _ends_within(encoding: Encoding, bound: float) -> bool:
     """Return whether int8 ends at the bound or before it, in every channel."""
-    import numpy as np
-
     from npuconv.arithmetic.encoding import HIGHEST, quantize
 
     integers = quantize(np.full(len(encoding.scales), bound), encoding.scales, encoding.zeros)

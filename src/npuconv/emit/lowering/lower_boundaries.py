@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from npuconv.emit.emission import Emission, dequantizer, same_scale
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -39,8 +40,6 @@ def lower_boundaries(
 
 def _lower_input(model: Model, tensor: Tensor) -> float | None:
     """Make an input int8 and return its scale; None if it stays float."""
-    import numpy as np
-
     consumers = query.consumers(tensor)
     if not consumers or any(n.op != "QuantizeLinear" for n in consumers) or model.is_output(tensor):
         return None
@@ -57,8 +56,6 @@ def _lower_input(model: Model, tensor: Tensor) -> float | None:
 
 def _lower_output(model: Model, tensor: Tensor) -> float | None:
     """Make an output int8 and return its scale; None if it stays float."""
-    import numpy as np
-
     node = dequantizer(tensor)
     if node is None or tensor.outputs:
         return None

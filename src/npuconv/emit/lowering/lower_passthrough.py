@@ -6,19 +6,26 @@ only move or compare numbers. Bounds and fill values are rounded to the same sca
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
+from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.ops.operator import OPERATORS, data_inputs
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
 def lower_passthrough(model: Model, emission: Emission) -> int:
     fired = sum(_lower(model, node) for node in emission.plan.passthrough)
     for node in emission.plan.passthrough:
-        _prevent_fusion(model, node)
+        if node.op == "Relu" and query.dtype_name(node.inputs[0]) == "int8":
+            _prevent_fusion(model, node)
     return fired
 
 
@@ -45,37 +52,37 @@ def _lower(model: Model, node: Node) -> int:
     return 1
 
 
-def _prevent_fusion(model: Model, node: Node) -> None:
+def _prevent_fusion(model: Model, relu: Node) -> None:
     """Write a Relu on int8 as a Clip if its only consumer is a Clip.
 
     onnxruntime fuses the two for every type, and refuses the model if the type is int8
     (relu_clip_fusion.cc: "Unexpected data type for Clip 'min' input").
     """
-    import numpy as np
-
-    if node.op != "Relu" or node.inputs[0].dtype != np.int8:
-        return
-    consumers = query.consumers(node.outputs[0])
+    consumers = query.consumers(relu.outputs[0])
     # A conversion whose result nobody reads any more is deleted later.
     alive = [n for n in consumers if any(t.outputs or model.is_output(t) for t in n.outputs)]
     if [n.op for n in alive] == ["Clip"]:
-        node.op = "Clip"
-        node.inputs.append(edit.constant(model, f"{node.name}/Clip/1", np.zeros((), np.int8)))
+        _become_clip(model, relu, np.zeros((), np.int8))
+
+
+def _become_clip(model: Model, relu: Node, zero: NDArray[np.int8]) -> None:
+    """Write a Relu on int8 as a Clip from the integer that represents 0."""
+    relu.op = "Clip"
+    relu.inputs.append(edit.constant(model, f"{relu.name}/Clip/1", zero))
 
 
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
-    """Bounds of Clip and the fill of Pad become int8."""
-    import numpy as np
-
+    """Round bounds of Clip and the fill of Pad; write a Relu as a Clip unless 0 is stored as 0."""
     from npuconv.arithmetic.encoding import quantize
 
     assert source is not None
     scale, zero = query.constant_input(source, 1), query.constant_input(source, 2)
+    if node.op == "Relu" and zero is not None and zero.any():
+        _become_clip(model, node, zero)
+        return
     operator = OPERATORS.get(node.op)
     for index in operator.bounds if operator is not None else ():
         value = query.constant_input(node, index)
-        if value is None and node.op == "Pad" and zero is not None and zero.any():
-            value = np.zeros((), np.float32)  # the default fill, which is not the integer 0 here
         if value is not None and scale is not None and zero is not None:
             rounded = quantize(value, scale, zero)
             tensor = edit.constant(model, f"{node.name}/{node.op}/{index}", rounded)

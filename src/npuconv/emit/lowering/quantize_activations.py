@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -114,8 +115,6 @@ class _Conversions:
 
     def _store(self, tensor: Tensor) -> Tensor:
         """Return a new int8 tensor, and note its name."""
-        import numpy as np
-
         stored = edit.variable(self.model, f"{tensor.name}/int8", tensor, np.int8)
         self.int8_names[tensor.name] = stored.name
         return stored
@@ -146,8 +145,6 @@ def _quantize_constant(
     model: Model, device: TargetDevice, node: Node, index: int, reach: Doubles
 ) -> int:
     """Quantize a constant operand, after clipping it to its bounds."""
-    import numpy as np
-
     from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scale_of_constant
 
     value = query.constant_input(node, index)
@@ -174,8 +171,6 @@ def _reach(encodings: Encodings, node: Node) -> Doubles:
 
     Without these bounds, a mask value of -1e9 would use up all steps of the constant.
     """
-    import numpy as np
-
     from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 
     values, unlimited = values_of(node), np.asarray([-np.inf, np.inf])
@@ -193,8 +188,6 @@ def _convert(
     model: Model, op: str, source: Tensor, result: Tensor, encoding: Encoding, origin: Node
 ) -> None:
     """Insert a conversion with the scale of the tensor, or the scales of its channels."""
-    import numpy as np
-
     attrs = {}
     if encoding.is_plain:
         name = f"npuconv/scale/{float(encoding.nominal)!r}"
@@ -222,8 +215,6 @@ def _scale(
     origin: Node,
 ) -> None:
     """Multiply the channels of a tensor of the host by factors, then add offsets."""
-    import numpy as np
-
     axis = encoding.axis
     rank = query.rank(source) or query.rank(origin.inputs[1])  # weights have as many axes
     assert axis is None or rank is not None, "a tensor with channels has a rank"

@@ -1,10 +1,11 @@
 """Store weights as int8 and biases as int32.
 
 Weights are symmetric, -127..127, with a scale per output channel (or a scale per tensor
-if the target demands it). They are multiplied by the scales of the input's channels, and
-their scales are divided by the scales of the output's channels. A bias has the scale input
-times weight and includes the zero points; if it would overflow int32, the channel's weight
-scale is raised and the report lists the channel. Without activation scales the bias stays
+if the target demands it), and zero point 0 (or -1 for a compiler that changes symmetric scales).
+They are multiplied by the scales of the input's channels, and their scales are divided by the
+scales of the output's channels. A bias has the scale input times weight and includes the zero
+points; if it would overflow int32, the channel's weight scale is raised and the report lists the
+channel. Without activation scales the bias stays
 float. If the device multiplies by integers and shifts, scales move to the nearest scale that
 its multiplier can represent; for the kernels of TFLite, scales beyond the largest such scale
 move to it.
@@ -16,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -23,8 +25,6 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import EncodedLayer
 
@@ -49,7 +49,8 @@ def quantize_weights(
             if (channels := emission.bias_channels.get(conv.name)) is not None:
                 reason = f"{channels.count} channels of a constant hold no larger bias"
             notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
-        _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
+        zero = device.free_zero  # no weight is -128
+        _dequantize(model, conv, 1, layer.weight + np.int8(zero), layer.weight_scales, zero)
         had_bias = query.input_of(conv, 2) is not None
         if encodings and layer.bias is not None and (had_bias or layer.bias.any()):
             scales = bias_scales(encodings[0].nominal, layer.weight_scales)
@@ -93,16 +94,19 @@ def _encode(
 
 
 def _dequantize(
-    model: Model, conv: Node, index: int, values: np.ndarray, scales: np.ndarray
+    model: Model,
+    conv: Node,
+    index: int,
+    values: np.ndarray,
+    scales: np.ndarray,
+    zero: int = 0,
 ) -> None:
-    import numpy as np
-
     named = index < len(conv.inputs) and conv.inputs[index].name
     stem = conv.inputs[index].name if named else f"{conv.name}/bias"
     parts: list[Tensor] = [
         edit.constant(model, f"{stem}/{values.dtype.name}", values),
         edit.constant(model, f"{stem}/scale", scales),
-        edit.constant(model, f"{stem}/zero_point", np.zeros(scales.shape, values.dtype)),
+        edit.constant(model, f"{stem}/zero_point", np.full(scales.shape, zero, values.dtype)),
     ]
     result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
     result.shape = list(values.shape)

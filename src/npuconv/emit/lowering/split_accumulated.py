@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.emit.emission import Emission, dequantized, dequantizer, quantizer
 from npuconv.errors import InternalError
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -129,8 +130,6 @@ class _Writer:
         self, conv: Node, total: Tensor, sources: Sequence[Node], consumer: Node
     ) -> None:
         """Multiply the sum by the factor of each channel, and round it once."""
-        import numpy as np
-
         from npuconv.arithmetic.device import float_factors
 
         scales = [query.constant_input(node, 1) for node in (*sources[:2], consumer)]
@@ -150,8 +149,6 @@ class _Writer:
         **attrs: Any,
     ) -> Tensor:  # fmt: skip
         """Return the result of a new node, of the shape of another tensor."""
-        import numpy as np
-
         shape = query.shape(like)
         result = edit.insert(self.model, op, inputs, origin=[conv], shape=shape, attrs=attrs)
         if dtype:

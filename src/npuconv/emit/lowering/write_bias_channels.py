@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission, dequantized, dequantizer
 from npuconv.errors import InternalError
+from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.legalize.split.builder import BiasChannels
 
 
@@ -39,8 +38,6 @@ def write_bias_channels(model: Model, emission: Emission) -> tuple[int, Emission
 
 
 def _write(model: Model, conv: Node, channels: BiasChannels) -> None:
-    import numpy as np
-
     from npuconv.arithmetic.bias_channels import columns
 
     x, w, bias = [node for node in map(dequantizer, conv.inputs) if node is not None]
@@ -61,8 +58,6 @@ def _write(model: Model, conv: Node, channels: BiasChannels) -> None:
 
 
 def _append_with_concat(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
-    import numpy as np
-
     dims = tuple(d for d in query.shape(source) or () if isinstance(d, int))
     column = constants.reshape(1, -1, *[1] * (len(dims) - 2))
     values = np.ascontiguousarray(np.broadcast_to(column, (dims[0], len(constants), *dims[2:])))
@@ -73,8 +68,6 @@ def _append_with_concat(model: Model, conv: Node, source: Tensor, constants: np.
 
 def _append_with_pad(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
     """Append the channels with one Pad for each different value."""
-    import numpy as np
-
     for value in dict.fromkeys(constants.tolist()):
         dims, count = query.shape(source), constants.tolist().count(value)
         rank = len(dims or ()) or len(conv.attrs["kernel_shape"]) + 2

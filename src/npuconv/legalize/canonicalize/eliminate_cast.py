@@ -5,6 +5,7 @@ Exporters leave them behind; each stands between two operators that could fuse.
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
@@ -41,8 +42,6 @@ def _becomes(node: Node, tensor: Tensor) -> bool:
 
 def _is_wider(tensor: Tensor, source: Tensor) -> bool:
     """Return whether the type of a tensor holds every number of another's, both of one kind."""
-    import numpy as np
-
     if not all(isinstance(t.dtype, np.dtype) for t in (tensor, source)):
         return False
     return tensor.dtype.kind == source.dtype.kind and np.can_cast(source.dtype, tensor.dtype)

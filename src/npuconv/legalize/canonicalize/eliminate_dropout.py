@@ -17,11 +17,9 @@ from npuconv.model.types import Node
 def eliminate_dropout(model: Model, log: Log, node: Node) -> int:
     training = query.input_of(node, 2)
     if training is not None and query.scalar_input(node, 2) != 0:
-        log.refuse(model, node, "training_mode is set, or not constant")
-        return 0
+        return log.refuse(model, node, "training_mode is set, or not constant")
     if len(node.outputs) > 1 and (node.outputs[1].outputs or model.is_output(node.outputs[1])):
-        log.refuse(model, node, "its mask is read")
-        return 0
+        return log.refuse(model, node, "its mask is read")
     while len(node.outputs) > 1:
         del node.outputs[-1]
     return eliminate(model, log, node, "Dropout")

@@ -9,28 +9,23 @@ scale at each run, the operator reads the float input, and only the scales of th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.tools import quantized
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 
 @node_pass(Phase.CANONICALIZE, *_FLOAT, after=("name-nodes",), infers=True)
 def expand_integer_operators(model: Model, log: Log, node: Node) -> int:
-    from npuconv.legalize.tools import quantized
-
     match = _match(model, node)
     if isinstance(match, str):
-        log.refuse(model, node, match)
-        return 0
+        return log.refuse(model, node, match)
     op, dynamic = _FLOAT[node.op], match.quantizer.op == "DynamicQuantizeLinear"
     producers = filter(None, map(query.producer, match.mul.inputs))
     nodes = [node, next(n for n in producers if n.op == "Cast"), match.mul]
@@ -69,8 +64,6 @@ class _Match:
 
 def _match(model: Model, node: Node) -> _Match | str:
     """Match the nodes around an integer operator; return the reason if they are not known."""
-    from npuconv.legalize.tools import quantized
-
     cast = query.sole_consumer(model, node.outputs[0])
     mul = query.sole_consumer(model, cast.outputs[0]) if cast is not None else None
     if cast is None or cast.op != "Cast" or mul is None or mul.op != "Mul":
@@ -95,10 +88,6 @@ def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
 
     The quotient differs from it by its rounding.
     """
-    import numpy as np
-
-    from npuconv.legalize.tools import quantized
-
     producer = query.producer(node.inputs[1])
     if producer is None or not quantized.is_quantize(producer):
         return scale
@@ -109,8 +98,6 @@ def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
 
 
 def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
-    from npuconv.legalize.tools import quantized
-
     scaling = query.producer(factor)
     if scaling is None or scaling.op != "Mul":
         return "the Mul behind it is not by the scales of input and weights"
@@ -122,8 +109,6 @@ def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
 
 
 def _match_scale(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
-    import numpy as np
-
     if not weights.size or weights.size != max(weights.shape, default=1):
         return "the Mul behind it has a factor for each element"
     flat = np.asarray(weights, np.float32).reshape(-1)

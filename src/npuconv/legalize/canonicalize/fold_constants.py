@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.region import Region, capture
@@ -24,9 +24,6 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model, subgraphs, sweep
 from npuconv.model.types import Node
-
-if TYPE_CHECKING:
-    import numpy as np
 
 CHECKED_ELEMENTS = 1 << 20  # results up to this size are checked against the reference
 # Their output can be larger than all they read, so its size must be known before they run.
@@ -70,8 +67,6 @@ def _fold(model: Model, node: Node, array: np.ndarray | None) -> int:
 
 
 def _constant(node: Node) -> np.ndarray | None:
-    import numpy as np
-
     if "value" in node.attrs:
         return np.asarray(node.attrs["value"].values)
     for name, dtype in (("float", np.float32), ("int", np.int64)):
@@ -83,8 +78,6 @@ def _constant(node: Node) -> np.ndarray | None:
 
 def _of_extents(node: Node) -> np.ndarray | None:
     """Return the result of Shape, Size or EyeLike where all extents are known."""
-    import numpy as np
-
     dims = query.static_shape(node.inputs[0])
     if dims is None or query.is_constant(node.inputs[0]):
         return None
@@ -97,7 +90,6 @@ def _of_extents(node: Node) -> np.ndarray | None:
 
 
 def _as_cast(model: Model, node: Node) -> int:
-    import numpy as np
     import onnx
 
     dtype = node.inputs[1].dtype
@@ -142,8 +134,6 @@ def _is_pure(node: Node) -> bool:
 
 def _size_obstacle(node: Node, limit: int) -> str:
     """Return why the result of a node is too large to compute, or ''."""
-    import numpy as np
-
     for tensor in node.outputs:
         dims, dtype = query.static_shape(tensor), tensor.dtype
         if dims is None and node.op in _EXPANDING:
@@ -168,8 +158,7 @@ def _compute(model: Model, log: Log, nodes: Sequence[Node], record: RewriteRecor
         (values,) = measure.run([region], [{}])
     except executor.RuntimeRefusedError as error:
         if len(nodes) == 1:
-            log.refuse(model, nodes[0], f"onnxruntime does not compute it: {error}")
-            return 0
+            return log.refuse(model, nodes[0], f"onnxruntime does not compute it: {error}")
         ready = [n for n in nodes if all(query.is_constant(t) or not t.name for t in n.inputs)]
         return sum(_compute(model, log, [node], record) for node in ready)
     record.reference, record.difference = _check(region, values)
@@ -180,8 +169,6 @@ def _compute(model: Model, log: Log, nodes: Sequence[Node], record: RewriteRecor
 
 def _check(region: Region, values: Mapping[str, np.ndarray]) -> tuple[str, float | None]:
     """Compare with ONNX's reference where that is affordable: its name and the difference."""
-    import numpy as np
-
     from npuconv import executor
     from npuconv.legalize import measure
 

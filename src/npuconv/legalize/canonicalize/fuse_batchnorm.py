@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from npuconv.lazy import np
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -23,8 +24,6 @@ from npuconv.model.types import Node
 def fuse_batchnorm(
     model: Model, log: Log, annotations: Annotations, node: Node
 ) -> tuple[int, Annotations]:
-    import numpy as np
-
     conv = feeding_convolution(model, log, node, node.inputs[0])
     if conv is None:
         return 0, annotations

@@ -7,16 +7,14 @@ from training for a narrower range, moves too and gets its bounds in float.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.tools import quantized
+from npuconv.legalize.tools.quantized import Parameters
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-
-if TYPE_CHECKING:
-    from npuconv.legalize.tools.quantized import Parameters
 
 _MOVING = frozenset(
     {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather"}
@@ -33,10 +31,6 @@ _BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # indices of the inputs with the scale 
     infers=True,
 )
 def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
-    import numpy as np
-
-    from npuconv.legalize.tools import quantized
-
     count = len(node.inputs) if node.op == "Concat" else 1
     producers = [query.producer(t) for t in node.inputs[:count]]
     if not producers or not all(quantized.is_quantize(m) for m in producers):
@@ -44,8 +38,7 @@ def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
     encodings = [quantized.parameters(m) for m in producers if m is not None]
     reason = _fault(node, encodings)
     if reason:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     first = producers[0]
     assert first is not None, "it is a QuantizeLinear"
     scale, zero = query.input_of(first, 1), query.input_of(first, 2)
@@ -68,10 +61,6 @@ def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
 
 def _lift_bounds(model: Model, node: Node, encoding: Parameters) -> None:
     """Write bounds and fills in float; 0 if no fill is given."""
-    import numpy as np
-
-    from npuconv.legalize.tools import quantized
-
     for index in _BOUNDS.get(node.op, ()):
         bound = query.input_of(node, index)
         stored = np.zeros((), encoding.dtype) if bound is None else quantized.constant(bound)
@@ -83,8 +72,6 @@ def _lift_bounds(model: Model, node: Node, encoding: Parameters) -> None:
 
 def _fault(node: Node, encodings: list[Parameters | str]) -> str:
     """Return why a node cannot be swapped with the QuantizeLinear of its inputs, or ''."""
-    from npuconv.legalize.tools import quantized
-
     for encoding in encodings:
         if isinstance(encoding, str):
             return f"the QuantizeLinear before it: {encoding}"

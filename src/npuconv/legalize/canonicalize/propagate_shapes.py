@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -22,8 +23,6 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.legalize.tools.shape_values import ShapeValues
 
 
@@ -77,8 +76,9 @@ def _write_target(model: Model, log: Log, values: ShapeValues, node: Node) -> in
     shape = (_reshape_target if node.op == "Reshape" else _expand_target)(guesses.array, extents)
     if shape is None:
         text = shape_values.as_text(guesses.array)
-        log.refuse(model, node, f"it asks for {text}: too much of that is known at run time only")
-        return 0
+        return log.refuse(
+            model, node, f"it asks for {text}: too much of that is known at run time only"
+        )
     nodes = [*shape_values.chain(values, target), node]
     measurable = _runs_alone(nodes)
     with log.rewrite(

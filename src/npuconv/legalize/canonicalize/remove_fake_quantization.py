@@ -11,19 +11,18 @@ on the host have the scale of the tensor.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.tools import quantized
+from npuconv.legalize.tools.quantized import Parameters
 from npuconv.legalize.tools.replace import clip
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    from npuconv.legalize.tools.quantized import Parameters
 
 # A quantizer leaves out the Relu or Clip behind these where int8 saturates at its bounds.
 _FUSING = frozenset(
@@ -36,8 +35,6 @@ _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "U
 def remove_fake_quantization(
     model: Model, log: Log, annotations: Annotations
 ) -> tuple[int, Annotations]:
-    from npuconv.legalize.tools import quantized
-
     fired, scales = 0, annotations.source_scales
     for node in quantized.conversions(model, "QuantizeLinear"):
         if not quantized.is_quantize(node):
@@ -60,8 +57,6 @@ def remove_fake_quantization(
 
 def _with_ends(model: Model, scales: SourceScales) -> SourceScales:
     """Add the encodings of integers that no QuantizeLinear makes, and of outputs."""
-    from npuconv.legalize.tools import quantized
-
     for consumer in quantized.conversions(model, "DequantizeLinear"):
         if not consumer.inputs or not quantized.is_dequantize(consumer):
             continue  # the pair was removed, or an operator of another domain
@@ -80,8 +75,6 @@ def _with_ends(model: Model, scales: SourceScales) -> SourceScales:
 
 def _fault(model: Model, encoding: Parameters, consumers: list[Node]) -> str:
     """Return why a pair is more than rounding, or ''."""
-    from npuconv.legalize.tools import quantized
-
     for consumer in consumers:
         inverse = quantized.parameters(consumer)
         if isinstance(inverse, str):
@@ -101,10 +94,6 @@ def _remove(
     encoding: Parameters,
     consumers: list[Node],
 ) -> tuple[int, SourceScales]:
-    import numpy as np
-
-    from npuconv.legalize.tools import quantized
-
     source, stored = node.inputs[0], node.outputs[0]
     values = quantized.constant(source)
     if values is not None:

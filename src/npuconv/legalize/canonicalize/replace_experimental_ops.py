@@ -6,17 +6,12 @@ never part of a released opset, so no opset can be raised over them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 # Mul and Add broadcast as numpy does from here on.
 _BROADCASTING = 7
@@ -28,33 +23,19 @@ TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
     after=("name-nodes",), infers=True, least_opset=_BROADCASTING,
 )  # fmt: skip
 def replace_experimental_ops(model: Model, log: Log, node: Node) -> int:
-    after = "Slice" if node.op == "Crop" else "Mul + Add"
-    with log.rewrite(model, [node], node.op, after, modulus=None):
-        _REPLACEMENTS[node.op](model, node)
+    crops = node.op == "Crop"
+    with log.rewrite(model, [node], node.op, "Slice" if crops else "Mul + Add", modulus=None):
+        (_crop if crops else _scale_and_shift)(model, node)
     return 1
 
 
-def _image_scaler(model: Model, node: Node) -> None:
-    import numpy as np
-
-    bias = np.asarray(node.attrs.get("bias", [0.0]), np.float32).reshape(-1, 1, 1)
-    _scale_and_shift(model, node, np.float32(node.attrs.get("scale", 1.0)), bias)
-
-
-def _affine(model: Model, node: Node) -> None:
-    import numpy as np
-
-    alpha, beta = node.attrs.get("alpha", 1.0), node.attrs.get("beta", 0.0)
-    _scale_and_shift(model, node, np.float32(alpha), np.float32(beta))
-
-
-def _scale_and_shift(
-    model: Model, node: Node, scale: np.float32, shift: np.float32 | np.ndarray
-) -> None:
-    import numpy as np
-
-    factor = edit.constant(model, f"{node.name}/scale", np.asarray(scale))
-    offset = edit.constant(model, f"{node.name}/shift", np.asarray(shift))
+def _scale_and_shift(model: Model, node: Node) -> None:
+    by_channel = node.op == "ImageScaler"
+    scale = node.attrs.get("scale" if by_channel else "alpha", 1.0)
+    shift = np.asarray(node.attrs.get("bias" if by_channel else "beta", 0.0), np.float32)
+    shift = shift.reshape(-1, 1, 1) if by_channel else shift
+    factor = edit.constant(model, f"{node.name}/scale", np.asarray(scale, np.float32))
+    offset = edit.constant(model, f"{node.name}/shift", shift)
     scaled = edit.variable(model, f"{node.name}/scaled", node.inputs[0])
     source, result = node.inputs[0], node.outputs[0]
     edit.disconnect(node)
@@ -77,10 +58,3 @@ def _crop(model: Model, node: Node) -> None:
     result = node.outputs[0]
     edit.disconnect(node)
     edit.add_node(model, "Slice", inputs, [result], origin=[node], attrs=attrs)
-
-
-_REPLACEMENTS: dict[str, Callable[[Model, Node], None]] = {
-    "Affine": _affine,
-    "Crop": _crop,
-    "ImageScaler": _image_scaler,
-}

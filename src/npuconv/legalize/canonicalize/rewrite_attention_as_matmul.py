@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.layout import reshape, transpose
@@ -19,7 +20,6 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _HEADS_SECOND = (0, 2, 1, 3)
@@ -29,11 +29,8 @@ _MASK, _FURTHER = 3, (4, 5, 6)  # indices of inputs: the mask; the cache, and le
 
 @node_pass(Phase.CANONICALIZE, "Attention", infers=True)
 def rewrite_attention_as_matmul(model: Model, log: Log, node: Node) -> int:
-    import numpy as np
-
     if reason := _obstacle(node):
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     queries, _, values = (_extents(tensor) for tensor in node.inputs[:3])
     heads = query.attribute(node, "q_num_heads") if len(queries) == 2 else None
     depth = queries[-1] // heads if heads else queries[-1]
@@ -62,8 +59,7 @@ def rewrite_attention_as_matmul(model: Model, log: Log, node: Node) -> int:
         if heads is not None:
             result = transpose(model, node, result, _HEADS_SECOND)
             result = reshape(model, node, result, [0, queries[0], values[-1]])
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return 1
 
 
@@ -107,8 +103,6 @@ def _with_heads(model: Model, node: Node, tensor: Tensor, heads: int) -> Tensor:
 
 def _allowed(node: Node) -> NDArray[np.bool_] | None:
     """Return the constant mask [..., queries, keys]; None if there is none."""
-    import numpy as np
-
     mask = query.constant_input(node, _MASK)
     allowed = mask if mask is not None and mask.dtype.kind == "b" else None
     if query.attribute(node, "is_causal", 0):

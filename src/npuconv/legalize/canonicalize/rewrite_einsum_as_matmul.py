@@ -50,8 +50,7 @@ def rewrite_einsum_as_matmul(model: Model, log: Log, node: Node) -> int:
     numbers = {label: dim for label, dim in extents.items() if isinstance(dim, int)}
     joins = any(len(labels) != 1 for labels in (rows, columns, depth))
     if joins and not numbers.keys() >= {*rows, *columns, *depth}:
-        log.refuse(model, node, f"extents of {terms} that a Reshape joins are open")
-        return 0
+        return log.refuse(model, node, f"extents of {terms} that a Reshape joins are open")
     with log.rewrite(model, [node], f"Einsum {terms}->{result}", "MatMul", modulus=None):
         factors = [
             _matrices(model, node, tensor, labels, (batch, *kinds), numbers)
@@ -109,5 +108,4 @@ def _finish(
     attrs, shape = {"perm": perm}, [extents[label] for label in result]
     if perm != sorted(perm) or tensor is node.inputs[0]:
         tensor = edit.insert(model, "Transpose", [tensor], origin=[node], shape=shape, attrs=attrs)
-    edit.hand_over(tensor, node.outputs[0])
-    edit.disconnect(node)
+    edit.replace(tensor, node)

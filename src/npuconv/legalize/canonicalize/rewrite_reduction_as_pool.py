@@ -37,8 +37,7 @@ def rewrite_reduction_as_pool(model: Model, log: Log, node: Node) -> int:
     elif not keepdims and model.opset < AXES_AS_INPUT:
         reason = f"opset {model.opset} has no Squeeze that reads its axes"
     if reason:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     op = POOLS[node.op]
     after = op + ("" if keepdims else " + Squeeze")
     with log.rewrite(model, [node], f"{node.op} over axes {list(axes)}", after, modulus=None):

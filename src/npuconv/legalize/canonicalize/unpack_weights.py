@@ -9,18 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.source_scales import WeightScales
+from npuconv.legalize.tools import quantized
+from npuconv.legalize.tools.quantized import Parameters
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    from npuconv.legalize.tools.quantized import Parameters
 
 _WEIGHT = 1  # index of the weights among the inputs of a convolution or product
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")
@@ -30,8 +28,6 @@ _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 @model_pass(Phase.CANONICALIZE, after=("remove-fake-quantization",), infers=True)
 def unpack_weights(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
-    from npuconv.legalize.tools import quantized
-
     fired, source_scales = 0, annotations.source_scales
     for node in quantized.conversions(model, "DequantizeLinear"):
         values = quantized.constant(node.inputs[0]) if quantized.is_dequantize(node) else None

@@ -9,6 +9,7 @@ could be given or seen in it, so they are float32.
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -58,7 +59,6 @@ def _half(node: Node) -> str:
 
 def _widen(model: Model, node: Node, kind: str, wide: Wide) -> None:
     """Cast inputs, once for all consumers, and outputs; Casts without consumers are swept away."""
-    import numpy as np
     import onnx
 
     float32 = np.dtype(np.float32)
@@ -87,7 +87,6 @@ def _widen_interface(model: Model) -> None:
 
     The Casts, which do nothing then, are taken out by eliminate-cast.
     """
-    import numpy as np
     import onnx
 
     to_float = int(onnx.TensorProto.FLOAT)

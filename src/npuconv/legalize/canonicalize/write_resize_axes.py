@@ -9,24 +9,19 @@ resized has scale 1, or its own extent for size. Sizes that are only bounds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    import numpy as np
-
 _SCALES, _SIZES = 2, 3  # indices of inputs
 
 
 @node_pass(Phase.CANONICALIZE, "Resize", after=("fold-constants",), infers=True)
 def write_resize_axes(model: Model, log: Log, node: Node) -> int:
-    import numpy as np
-
     axes, dims = query.attribute(node, "axes"), query.shape(node.inputs[0])
     policy = str(query.attribute(node, "keep_aspect_ratio_policy", "stretch"))
     index = _SIZES if query.input_of(node, _SIZES) is not None else _SCALES
@@ -40,8 +35,9 @@ def write_resize_axes(model: Model, log: Log, node: Node) -> int:
         axes = [axis for axis in axes if axis >= 0]  # onnxruntime keeps extents of negative axes
         amounts = _common_scale([dims[axis] for axis in axes], amounts, policy)
         if amounts is None:
-            log.refuse(model, node, f"the extents of {policy!r} are open, or no scale has them")
-            return 0
+            return log.refuse(
+                model, node, f"the extents of {policy!r} are open, or no scale has them"
+            )
     with log.rewrite(model, [node], text, "all axes", modulus=None if index == _SIZES else 1):
         if index == _SIZES and policy == "stretch":
             amounts_input = _all_sizes(model, node, dict(zip(axes, amounts, strict=True)))
@@ -60,8 +56,6 @@ def _common_scale(
     dims: Sequence[int | str | None], bounds: np.ndarray, policy: str
 ) -> np.ndarray | None:
     """Return the scale that keeps the bounds; None if an extent is open or would round up."""
-    import numpy as np
-
     extents = np.asarray([dim if isinstance(dim, int) else 0 for dim in dims], np.float32)
     if not extents.size or not extents.all():
         return None if extents.size else extents
@@ -74,8 +68,6 @@ def _common_scale(
 
 def _all_sizes(model: Model, node: Node, sizes: dict[int, np.integer]) -> Tensor:
     """Return the sizes of all axes: given sizes, else extents of the input."""
-    import numpy as np
-
     dims, parts = query.shape(node.inputs[0]) or (), []
     all_sizes = [sizes.get(i, sizes.get(i - len(dims), dim)) for i, dim in enumerate(dims)]
     for axis, size in enumerate(all_sizes):

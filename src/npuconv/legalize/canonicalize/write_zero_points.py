@@ -6,6 +6,7 @@ without a zero point makes uint8, and loses all that is negative.
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
@@ -17,8 +18,6 @@ from npuconv.model.types import Node
     Phase.CANONICALIZE, "DequantizeLinear", after=("raise-opset", "remove-fake-quantization")
 )
 def write_zero_points(model: Model, log: Log, node: Node) -> int:
-    import numpy as np
-
     source, scale = node.inputs[0], query.constant_input(node, 1)
     if scale is None or query.input_of(node, 2) is not None:
         return 0

@@ -69,8 +69,7 @@ def _fit(
         record.after = f"{builder.count} Conv: {after}"
         record.forms = _forms(plan, search)
         record.note = _note(device, plan, search)
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return builder
 
 

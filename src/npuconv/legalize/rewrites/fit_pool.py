@@ -54,8 +54,7 @@ def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     around = {op for split in plan.splits for op in split.inserts}
     if missing := sorted(op for op in around if device.target.operator(op) is None):
         text = f"{' and '.join(missing)}, which the target does not list, would surround its parts"
-        log.refuse(model, node, text)
-        return 0
+        return log.refuse(model, node, text)
     before, after = plan.layer.text(), " + ".join(plan.texts) or plan.layer.text()
     before = node.op if plan.proposal is None else before
     # A form with a Slice or Concat, or of the whole image, holds for these extents only.
@@ -63,8 +62,7 @@ def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     with log.rewrite(model, [node], before, after, modulus=modulus) as record:
         result, builder = write(model, node, plan)
         record.after = f"{builder.count} {plan.layer.op}: {after}"
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return 1
 
 

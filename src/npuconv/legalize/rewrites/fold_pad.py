@@ -55,8 +55,7 @@ def _fold(
 ) -> int:
     reason = pad_obstacle(node, consumer, amounts)
     if reason:
-        log.refuse(model, node, f"{model.label(consumer)!r} ({consumer.op}) {reason}")
-        return 0
+        return log.refuse(model, node, f"{model.label(consumer)!r} ({consumer.op}) {reason}")
     win = window(consumer)
     assert win is not None
     pads = added_pads(win.pads, amounts)
@@ -66,8 +65,7 @@ def _fold(
         and not device.breaks(win, consumer)
         and device.breaks(wider, consumer)
     ):
-        log.refuse(model, node, f"{model.label(consumer)!r} would then break a limit")
-        return 0
+        return log.refuse(model, node, f"{model.label(consumer)!r} would then break a limit")
     before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
     outputs = list(consumer.outputs)
     with log.rewrite(model, [node, consumer], before, f"pads={flat_pads(pads)}", outputs=outputs):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
@@ -73,9 +74,7 @@ def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
                 activation = edit.insert(
                     model, match.op, [source], origin=region, shape=dims, attrs=attrs
                 )
-                edit.hand_over(activation, node.outputs[0])
-                for member in region:
-                    edit.disconnect(member)
+                edit.replace(activation, *region)
             fired += 1
             break
     return fired
@@ -157,8 +156,6 @@ def _steps(region: list[Node], source: Tensor) -> list[TableStep]:
 
 def _is_same(region: list[Node], source: Tensor, activation: SpelledActivation) -> bool:
     """Return whether a region has the values of an activation, near 0 and far from it."""
-    import numpy as np
-
     from npuconv.ops.tables import TableStep, evaluate
 
     far = np.geomspace(_LARGEST, 1e4, 16)

@@ -11,8 +11,8 @@ cells a batch: the same number of MACs, and the input is moved once for each tap
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -31,9 +31,6 @@ from npuconv.model.axis_removal import (
 from npuconv.model.conv import Window, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 MOST_MEASURED = 2**25  # most values that the slices of a measured rewrite move: 128 MiB
 MAX_AXES = 2  # spatial axes of a convolution that every target here takes
@@ -60,8 +57,7 @@ def remove_3d_axis(model: Model, device: TargetDevice, log: Log, node: Node) -> 
         reason = "its weights are not constant"
         if way is None:
             reason = f"no axis can go: {'; '.join(filter(None, [*obstacles(win), offer(win)]))}"
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     remove, text = _WAYS[way.how]
     before = f"{node.op} of {win.axes} axes, kernel {'x'.join(map(str, win.kernel or ()))}"
     after = f"{node.op} of {win.axes - 1} axes: axis {way.axis + 2} goes, {text}"
@@ -72,8 +68,7 @@ def remove_3d_axis(model: Model, device: TargetDevice, log: Log, node: Node) -> 
             warning = "" if small else "; too large a volume to be measured"
             record.note = f"{moved} values moved, as many MACs{warning}"
         result = remove(model, node, win, way)
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return 1
 
 
@@ -113,8 +108,6 @@ def _to_channels(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
 
 def _taps(weight: np.ndarray, op: str, way: Removal) -> np.ndarray:
     """Return weights whose taps along the axis are input channels."""
-    import numpy as np
-
     first = np.moveaxis(weight, way.axis + 2, 2)  # (O, I/g, k, ...) or (I, O/g, k, ...)
     blank = np.zeros_like(first[:, :, 0])
     taps = [blank if tap is None else first[:, :, tap] for tap in way.taps]
@@ -137,8 +130,6 @@ def _merge(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
 
 def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     """Turn the cells along the axis into samples, and its taps into channels."""
-    import numpy as np
-
     _pad_before(model, node, (way.axis,))
     axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
     kept_axes = [a for a in range(1, len(dims)) if a != axis]

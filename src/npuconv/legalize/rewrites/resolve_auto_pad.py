@@ -34,12 +34,10 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
         return 0
     # output_shape overrides pads, as ONNX defines it.
     if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
-        log.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
-        return 0
+        return log.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
     resolved = resolved_pads(win)
     if isinstance(resolved, int):
-        log.refuse(model, node, f"the extent of spatial axis {resolved} is not known")
-        return 0
+        return log.refuse(model, node, f"the extent of spatial axis {resolved} is not known")
     if win.op == "ConvTranspose" and not any(map(any, win.pads)):
         node.attrs.pop("pads", None)  # no runtime takes zeros with auto_pad
     pads, extra = resolved

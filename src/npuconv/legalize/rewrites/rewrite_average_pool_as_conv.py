@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -43,19 +44,15 @@ def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log, n
         return 0
     form = _convolution(model, device, node)
     if isinstance(form, str):
-        log.refuse(model, node, form)
-        return 0
+        return log.refuse(model, node, form)
     # The convolution of a global pool holds for these extents only.
     modulus = None if node.op == GLOBAL else math.lcm(*form.win.strides)
     with log.rewrite(model, [node], node.op, form.text(), modulus=modulus):
-        edit.hand_over(convolve(model, node, form), node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(convolve(model, node, form), node)
     return 1
 
 
 def _convolution(model: Model, device: TargetDevice, node: Node) -> ConvForm | str:
-    import numpy as np
-
     dims, dtype = query.shape(node.inputs[0]), query.dtype_name(node.inputs[0])
     layout = channels_second(len(dims)) if dims is not None and len(dims) > 2 else None
     if dims is None or layout is None:

@@ -23,6 +23,5 @@ def rewrite_batchnorm_as_conv(model: Model, device: TargetDevice, log: Log, node
         return 0
     link = link_of(model, node)
     if link is None or isinstance(link, str):
-        log.refuse(model, node, link or "it is no factor and offset per channel")
-        return 0
+        return log.refuse(model, node, link or "it is no factor and offset per channel")
     return rewrite_chain(model, device, log, link)

@@ -59,8 +59,7 @@ def rewrite_channel_sum_as_conv(model: Model, device: TargetDevice, log: Log, no
     if is_mean and query.is_normalizing(node):
         reason = "it is the mean or the variance of a normalization"
     if reason:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     weight = np.full(win.weight or (), 1.0 / dims[1] if is_mean else 1.0, np.float32)
     form = ConvForm(source, layout, win, weight)
     with log.rewrite(model, [node], f"{node.op} over channels", form.text(), modulus=None):

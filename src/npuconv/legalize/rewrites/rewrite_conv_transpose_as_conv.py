@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -27,9 +27,6 @@ from npuconv.model.conv import Window, effective_kernel, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Form, choose
-
-if TYPE_CHECKING:
-    import numpy as np
 
 AXES = 2
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
@@ -120,8 +117,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
     win = window(node)
     reason = _obstacle(node, win)
     if reason or win is None:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     pairs = {"sub-pixel": (sub_pixel(win, 0), sub_pixel(win, 1))}
     if win.strides[0] == win.strides[1] > 1:
         pairs["zero-insertion"] = (zero_insertion(win, 0), zero_insertion(win, 1))
@@ -137,8 +133,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
     forms = choose(device.target, device.options, costed)
     best = next((form for form in forms if form.is_chosen), None)
     if best is None:
-        log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
-        return 0
+        return log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
     candidate = candidates[best.name]
     kernel, strides = ("x".join(map(str, values)) for values in (win.kernel or (), win.strides))
     before = f"ConvTranspose {kernel} stride {strides}"
@@ -151,8 +146,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
             source = _insert_zeros(model, node, win, axes[0].stretch)
         result = _convolve(model, node, win.group, candidate, source)
         result = _interleave(model, node, candidate, result)
-        edit.hand_over(_crop(model, node, axes, result), node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(_crop(model, node, axes, result), node)
     return 1
 
 
@@ -201,8 +195,6 @@ def _insert_zeros(model: Model, node: Node, win: Window, stretch: int) -> Tensor
 
 def _convolve(model: Model, node: Node, group: int, candidate: Candidate, source: Tensor) -> Tensor:
     """Insert the convolution; its bias is repeated for each phase."""
-    import numpy as np
-
     array, bias, win = query.constant_input(node, 1), query.constant_input(node, 2), candidate.win
     assert array is not None
     weight = _weights(array, group, candidate.axes)
@@ -226,8 +218,6 @@ def _weights(array: np.ndarray, group: int, axes: tuple[Axis, Axis]) -> np.ndarr
         float32, (M * phases of height * phases of width) x C/group x taps x taps, the
         phases of one channel beside each other.
     """
-    import numpy as np
-
     inputs, outputs = array.shape[0] // group, array.shape[1]
     grouped = array.reshape(group, inputs, outputs, *array.shape[2:])
     padded = np.pad(grouped, [(0, 0)] * 3 + [(0, 1)] * 2)  # index k is a zero

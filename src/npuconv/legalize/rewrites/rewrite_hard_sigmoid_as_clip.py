@@ -8,6 +8,7 @@ Nothing else may read the convolution. ``--no-offload`` leaves it alone.
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
@@ -23,8 +24,6 @@ from npuconv.model.types import Node
 def rewrite_hard_sigmoid_as_clip(
     model: Model, device: TargetDevice, log: Log, annotations: Annotations, node: Node
 ) -> tuple[int, Annotations]:
-    import numpy as np
-
     fused, consumers = device.target.fused_activations, query.consumers(node.outputs[0])
     clips = "Clip" in (fused.values if fused.is_documented else fused.assume)
     if device.target.operator("HardSigmoid") or not (clips or device.target.operator("Clip")):
@@ -40,8 +39,7 @@ def rewrite_hard_sigmoid_as_clip(
             number = edit.constant(model, f"{node.name}/{op}", np.asarray(value, np.float32))
             tensor = edit.insert(model, op, [tensor, number], origin=[node], shape=shape)
             producers.append(query.producer(tensor))
-        edit.hand_over(clip(model, node, tensor, min=0.0, max=1.0), node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(clip(model, node, tensor, min=0.0, max=1.0), node)
     for producer in filter(None, producers):
         _, annotations = fuse_two_sided(model, log, annotations, producer)
     return 1, annotations

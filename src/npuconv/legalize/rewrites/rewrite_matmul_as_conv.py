@@ -13,8 +13,8 @@ tensors, as in attention, is not rewritten.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -29,9 +29,6 @@ from npuconv.legalize.tools.conv_forms import (
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -53,14 +50,12 @@ def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log, node: N
         return 0
     product = _product(node, constants[0])
     if isinstance(product, str):
-        log.refuse(model, node, product)
-        return 0
+        return log.refuse(model, node, product)
     if not product.weight.size:
         return 0
     form = _convolution(model, device, product)
     if isinstance(form, str):
-        log.refuse(model, node, form)
-        return 0
+        return log.refuse(model, node, form)
     _replace(model, log, node, product, form)
     return 1
 
@@ -124,8 +119,6 @@ def _of_matrix(reduced: int, channels: int) -> tuple[Layout, ...]:
 
 def _convolution(model: Model, device: TargetDevice, product: Product) -> ConvForm | str:
     """Return the convolution in the first layout that the target takes, or the first obstacle."""
-    import numpy as np
-
     dims = query.shape(product.source)
     assert dims is not None
     reason = type_obstacle(product.weight)
@@ -158,9 +151,7 @@ def _replace(model: Model, log: Log, node: Node, product: Product, form: ConvFor
         result = convolve(model, node, form)
         if addend is not None:
             result = _add(model, node, result, product, addend)
-        edit.hand_over(result, nodes[-1].outputs[0])
-        for operator in nodes:
-            edit.disconnect(operator)
+        edit.replace(result, *nodes)
 
 
 def _bias(array: np.ndarray | None, product: Product, rank: int) -> np.ndarray | None:

@@ -37,8 +37,7 @@ def split_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
         reason = _cannot_crop(node, amounts, dims)
         if not reason:
             return _crop(model, log, node, amounts)
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     if query.pad_mode(node) in ("edge", "wrap") and dims is not None and any(map(any, amounts)):
         return _repeat(model, device, log, node, amounts, dims)
     if query.pads_with_zero(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
@@ -102,8 +101,7 @@ def _repeat(
         return 0
     extents = [dim if isinstance(dim, int) else 0 for dim in dims]
     if mode == "wrap" and any(max(p) > dim for p, dim in zip(amounts, extents, strict=True)):
-        log.refuse(model, node, "it wraps around more cells than an axis is known to have")
-        return 0
+        return log.refuse(model, node, "it wraps around more cells than an axis is known to have")
     before, result = f"Pad {flat_pads(amounts)} of mode {mode}", node.inputs[0]
     with log.rewrite(model, [node], before, "Slice + Concat", modulus=None):
         for axis, (begin, end) in enumerate(amounts):
@@ -117,8 +115,7 @@ def _repeat(
             if first or last:
                 parts = [*first, result, *last]
                 result = edit.insert(model, "Concat", parts, origin=[node], attrs={"axis": axis})
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return 1
 
 
@@ -140,8 +137,7 @@ def _part(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
         return 0
     reason = _fold_obstacle(model, node, consumers, amounts[2:])
     if reason:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     none: Pairs = ((0, 0),)
     first = amounts[:2] + none * (len(amounts) - 2)
     second = none * 2 + amounts[2:]

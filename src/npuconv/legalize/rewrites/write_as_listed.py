@@ -6,6 +6,7 @@ the operator itself, which would run on the host.
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -29,15 +30,12 @@ def write_as_listed(model: Model, device: TargetDevice, log: Log, node: Node) ->
     with log.rewrite(model, [node], node.op, successor, modulus=None):
         dims = query.shape(node.outputs[0])
         result = edit.insert(model, successor, inputs, origin=[node], shape=dims)
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return 1
 
 
 def _factors(model: Model, node: Node) -> list[Tensor]:
     """Return the inputs of the Mul; none if the divisor has no finite reciprocal."""
-    import numpy as np
-
     divisor = query.constant_input(node, 1)
     if divisor is None or divisor.dtype.kind != "f":
         return []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -19,7 +20,6 @@ from npuconv.model.facts import settled
 from npuconv.model.types import Node
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _MODES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
@@ -29,8 +29,6 @@ _MOST_WEIGHTS = 2**22  # largest number of weights along an axis that are compar
 
 @node_pass(Phase.LEGALIZE, "Resize", least_opset=11)
 def write_resize_as_listed(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    import numpy as np
-
     operator, mode = device.target.operator("Resize"), str(query.attribute(node, "mode", "nearest"))
     if operator is None or mode not in ("nearest", "linear") or query.attribute(node, "antialias"):
         return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
@@ -26,8 +27,6 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
-
     Dims = tuple[int | str | None, ...]
     Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64, [] or [C]
 
@@ -40,8 +39,6 @@ def batchnorm(model: Model, node: Node) -> Affine | str:
 
     ``y = (x - mean) * scale / sqrt(var + epsilon) + bias``.
     """
-    import numpy as np
-
     parameters = [query.constant_input(node, index) for index in range(1, 5)]
     if any(p is None for p in parameters):
         return "its statistics are not constant"
@@ -62,8 +59,6 @@ def batchnorm(model: Model, node: Node) -> Affine | str:
 
 def _two_sided(op: str, values: np.ndarray, *, swapped: bool = False) -> Affine:
     """Return factor and offset of an operator with constant ``values``, first if ``swapped``."""
-    import numpy as np
-
     if op == "Mul":
         return values, np.zeros(1)
     if op == "Div":
@@ -102,8 +97,6 @@ def fuse_two_sided(
     Returns:
         1, or 0 if it is not possible; and the annotations with the scales of the weights.
     """
-    import numpy as np
-
     for source, constant in ((0, 1), (1, 0))[: 1 if node.op in ("Div", "Sub") else 2]:
         array = query.constant_input(node, constant)
         producer = query.producer(node.inputs[source])
@@ -155,8 +148,6 @@ def absorb(
     Returns:
         1, or 0 if it is not possible; and the annotations with the scales of the weights.
     """
-    import numpy as np
-
     win = window(conv)
     weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
     assert win is not None
@@ -234,8 +225,6 @@ def _batchnorm_link(model: Model, node: Node) -> Link | str:
 
 
 def _two_sided_link(node: Node) -> Link | str | None:
-    import numpy as np
-
     constants = [query.constant_input(node, index) for index in (0, 1)]
     if sum(c is not None for c in constants) != 1:
         return None
@@ -266,14 +255,11 @@ def rewrite_chain(model: Model, device: TargetDevice, log: Log, link: Link) -> i
     first, nodes = links[0], [member.node for member in links]
     form = _convolution(model, device, links)
     if isinstance(form, str):
-        log.refuse(model, first.node, form)
-        return 0
+        return log.refuse(model, first.node, form)
     before = " + ".join(node.op for node in nodes)
     with log.rewrite(model, nodes, before, form.text()):
         edit.inherit(model, first.node, *nodes[1:])
-        edit.hand_over(convolve(model, first.node, form), nodes[-1].outputs[0])
-        for node in nodes:
-            edit.disconnect(node)
+        edit.replace(convolve(model, first.node, form), *nodes)
     return 1
 
 
@@ -302,8 +288,6 @@ def _adjacent_link(model: Model, device: TargetDevice, node: Node | None) -> Lin
 
 
 def _convolution(model: Model, device: TargetDevice, links: list[Link]) -> ConvForm | str:
-    import numpy as np
-
     source = links[0].source
     dims = query.shape(source)
     layout = channels_second(len(dims)) if dims is not None else None

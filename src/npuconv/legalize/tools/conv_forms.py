@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Dims = tuple[int | str | None, ...]
 

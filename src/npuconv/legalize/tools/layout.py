@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from npuconv.lazy import np
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, window
 from npuconv.model.core import Model
@@ -201,8 +202,6 @@ def unsqueeze(model: Model, node: Node, tensor: Tensor, axes: Axes = HEIGHT) -> 
 
     An Unsqueeze that is there already is shared.
     """
-    import numpy as np
-
     array = query.value(tensor)
     if array is not None:
         return edit.constant(model, tensor.name, np.expand_dims(array, axes))
@@ -238,8 +237,6 @@ def hand_over_reduced(model: Model, node: Node, source: Tensor, axes: Axes) -> N
 
 
 def _shared(model: Model, axes: Axes) -> Tensor:
-    import numpy as np
-
     name = "npuconv/axes_" + "_".join(map(str, axes))
     return edit.shared_constant(model, name, np.asarray(axes, np.int64))
 
@@ -331,8 +328,6 @@ def move(model: Model, node: Node, order: AxisMap) -> None:
 
 
 def _move_values(model: Model, node: Node, order: AxisMap, old: list[Any]) -> None:
-    import numpy as np
-
     if node.op == "Resize":
         index = len(node.inputs) - 1
         array = query.constant_input(node, index)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from npuconv.arithmetic.encoding import SMALLEST_SCALE, Encoding
+from npuconv.lazy import np
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from npuconv.arithmetic.encoding import Encoding
 
 CONTRIB = "com.microsoft"
 _UNSIGNED = 128  # offset between uint8 and int8
@@ -112,6 +114,8 @@ class Parameters:
 
         uint8 becomes int8: stored integers and zero point are 128 less.
         """
+        from npuconv.arithmetic.encoding import Encoding
+
         if self.dtype not in (np.dtype(np.int8), np.dtype(np.uint8)):
             return f"it is {self.dtype.name}, not 8 bits"
         if self.axis is not None:
@@ -171,6 +175,8 @@ def read_parameters(
     Returns:
         The parameters, or a reason for people why they cannot be used.
     """
+    from npuconv.arithmetic.encoding import SMALLEST_SCALE
+
     scales, zeros = constant(scale), constant(zero)
     if scales is None or (zeros is None and zero is not None):
         return "its scale or zero point is computed"

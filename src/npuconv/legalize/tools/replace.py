@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import identity
 from npuconv.model import edit, nhwc, query
@@ -32,8 +33,9 @@ def eliminate(
     nodes = [node] if first is None else [first, node]
     source, outputs = nodes[0].inputs[0], [node.outputs[0]]
     if not edit.can_bypass(model, node, source):
-        log.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
-        return 0
+        return log.refuse(
+            model, node, "it copies an input or a shared tensor to an output of the model"
+        )
     with log.rewrite(model, nodes, before, "nothing", outputs=outputs, modulus=modulus) as record:
         if record.old is not None:
             record.new = identity(record.old, source.name)
@@ -61,8 +63,6 @@ def clip(model: Model, node: Node, source: Tensor, **bounds: Any) -> Tensor:
 
     The bounds ``min`` and ``max`` are numbers, or arrays of one.
     """
-    import numpy as np
-
     inputs, attrs = [source], {key: float(value) for key, value in bounds.items()}
     if model.opset >= _CLIP_WITH_INPUTS:
         dtype, attrs = source.dtype if isinstance(source.dtype, np.dtype) else np.float32, {}

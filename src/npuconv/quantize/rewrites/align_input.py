@@ -11,8 +11,8 @@ for convolutions that do not pad: a pad is 0, and not 0 less than that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import between
@@ -23,9 +23,6 @@ from npuconv.model.types import Node, Tensor
 from npuconv.ops.channels import extent
 from npuconv.partition.channels import CHANNELS
 from npuconv.partition.placement import PIECES, Plan
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @model_pass(Phase.HOST_PREP, after=("pad-on-host",))
@@ -64,8 +61,6 @@ def _align(
     convs: list[Node],
     offsets: np.ndarray,
 ) -> int:
-    import numpy as np
-
     weights = [query.constant_input(conv, 1) for conv in convs]
     if any(weight is None or weight.ndim != 4 for weight in weights):
         return 0

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -97,8 +98,6 @@ def _repeat(
     shifted: ShiftedInputs,
     is_inside: bool,
 ) -> LayerCopies:
-    import numpy as np
-
     chain, source = [conv], conv.inputs[0]
     activation = query.sole_consumer(model, conv.outputs[0])
     if activation is not None and activation.op in ("Relu", "Clip"):
@@ -147,8 +146,6 @@ def _repeat(
 
 def _shift_input(model: Model, conv: Node, source: Tensor, stem: str) -> tuple[Tensor, Tensor]:
     """Return the sum of an input and a constant, and the constant, which is still 0."""
-    import numpy as np
-
     zero = np.zeros((1,) * (query.rank(source) or 4), np.float32)
     shift, shape = edit.constant(model, f"{stem}/by", zero), query.shape(source)
     total = edit.insert(model, "Add", [source, shift], origin=[conv], shape=shape, name=stem)

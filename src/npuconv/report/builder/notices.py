@@ -20,7 +20,6 @@ from npuconv.legalize.selection import fails, is_blocking, select_findings
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
-from npuconv.partition.crossings import crossings
 from npuconv.partition.placement import Plan
 from npuconv.rules.checks.accuracy_too_low import accuracy_too_low
 from npuconv.rules.checks.normalization_implausible import normalization_implausible
@@ -170,14 +169,8 @@ def not_judged(legal: LegalModel, samples: Samples) -> tuple[str, ...]:
     if codes:
         named = ", ".join(codes)
         sentences.append(f"{named}, which count by your options: only convert runs all samples")
-    if options.padding in ("auto", "all"):
-        percent, flag = options.max_extra_bytes, f"--pad-on-host {options.pad_on_host}"
-        if percent is not None:
-            crossing = crossings(legal.model, legal.plan).bytes
-            most = (
-                "" if crossing is None else f", at most {round(crossing * percent / 100):,} bytes"
-            )
-            flag = f"--max-extra-bytes {percent:g}{most}"
+    if options.pad_on_host in ("auto", "all"):
+        flag = f"--pad-on-host {options.pad_on_host}"
         sentences.append(f"{flag}: only convert decides what crosses for it")
     if limit := _open_limit_of_sums(legal):
         sentences.append(f"{_SUMS}, {limit}: only convert knows the integer weights")

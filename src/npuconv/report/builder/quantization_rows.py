@@ -276,7 +276,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
 
 def padding_report(unpadded: QuantizedGraph, padded: QuantizedGraph) -> quality.HostPadding | None:
     """Return cost and gain of padding by the host between layers; None if it may not pad."""
-    if padded.graph.options.padding not in ("auto", "all"):
+    if padded.graph.options.pad_on_host not in ("auto", "all"):
         return None
     graphs = (unpadded, padded)
     before, after = (crossings(q.graph.model, q.graph.plan).bytes for q in graphs)

@@ -15,7 +15,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, integer_conv, rule
+from npuconv.rules import Violations, integer_conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
@@ -26,11 +26,9 @@ from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
     limits=("weight_abs_sum_max",),
     stage="lowered",
     message="the weights of one channel sum to {value}; the device takes {limit}",
-    example=Example(
-        fires=integer_conv(100),
-        silent=integer_conv(50),
-        device="operators: {Conv: {limits: {weight_abs_sum_max: {max: 500}}}}",
-    ),
+    fires=integer_conv(100),
+    silent=integer_conv(50),
+    device="operators: {Conv: {limits: {weight_abs_sum_max: {max: 500}}}}",
 )
 def accumulator_overflow(node: Node, ctx: RuleContext) -> Violations:
     yield from written_violations(node, ctx, "weight_abs_sum_max")

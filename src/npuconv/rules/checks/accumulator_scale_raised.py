@@ -19,7 +19,7 @@ from __future__ import annotations
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -29,20 +29,18 @@ from npuconv.rules.context import RuleContext
     stage="calibrated",
     message="the weight scale of {count} of {channels} channels is raised: with the scale of "
     "the input, sum and bias would overflow int32",
-    example=Example(
-        fires="""
-            input x: float[N,1,8,8]
-            weight w: float[1,1,1,1] = 0.000001
-            weight b: float[1] = 100000
-            y = Conv (x, w, b)
-        """,
-        silent="""
-            input x: float[N,1,8,8]
-            weight w: float[1,1,1,1] = 1
-            weight b: float[1] = 2
-            y = Conv (x, w, b)
-        """,
-    ),
+    fires="""
+        input x: float[N,1,8,8]
+        weight w: float[1,1,1,1] = 0.000001
+        weight b: float[1] = 100000
+        y = Conv (x, w, b)
+    """,
+    silent="""
+        input x: float[N,1,8,8]
+        weight w: float[1,1,1,1] = 1
+        weight b: float[1] = 2
+        y = Conv (x, w, b)
+    """,
 )
 def accumulator_scale_raised(_model: Model, ctx: RuleContext) -> Violations:
     from npuconv.arithmetic.layer import encode_layer

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
@@ -31,19 +31,17 @@ POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
     message="{measured} SQNR against the float model, on {samples} samples; {wanted}",
     severity=Severity.WARNING,
     stage="measured",
-    example=Example(
-        fires="""
-            input x: float[N,1,8,8]
-            weight w: float[1,1,1,1] = 1.001
-            a = Conv (x, w)
-            y = Sub (a, x)
-        """,
-        silent="""
-            input x: float[N,1,8,8]
-            weight w: float[1,1,1,1] = 1.001
-            y = Conv (x, w)
-        """,
-    ),
+    fires="""
+        input x: float[N,1,8,8]
+        weight w: float[1,1,1,1] = 1.001
+        a = Conv (x, w)
+        y = Sub (a, x)
+    """,
+    silent="""
+        input x: float[N,1,8,8]
+        weight w: float[1,1,1,1] = 1.001
+        y = Conv (x, w)
+    """,
 )
 def accuracy_too_low(_model: Model, ctx: RuleContext) -> Violations:
     error, goal = ctx.measured, ctx.options.min_sqnr

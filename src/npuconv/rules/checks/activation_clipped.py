@@ -18,14 +18,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.findings import Severity
+from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from npuconv.arithmetic.encoding import Encoding
@@ -45,19 +45,17 @@ _KEPT = (
     stage="calibrated",
     message="{share} of the values of {tensor!r} are clipped: they lie in "
     "[{low}, {high}], and int8 holds [{least}, {most}]",
-    example=varied(
-        """
-            input x: float[N,1,8,8]
-            weight e: float[] = {}
-            weight nine: float[] = 9
-            weight w: float[1,1,1,1] = 1
-            a = Pow (x, e)
-            b = Mul (a, nine)
-            y = Conv (b, w)
-        """,
-        fires="20",
-        silent="1",
-    ),
+    model="""
+        input x: float[N,1,8,8]
+        weight e: float[] = {}
+        weight nine: float[] = 9
+        weight w: float[1,1,1,1] = 1
+        a = Pow (x, e)
+        b = Mul (a, nine)
+        y = Conv (b, w)
+    """,
+    fires="20",
+    silent="1",
 )
 def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None:

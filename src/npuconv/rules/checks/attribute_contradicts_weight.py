@@ -3,10 +3,9 @@
 What it checks:
     `kernel_shape` against the weights, `group` against channels of weights and input,
     lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
-    their signs, the length of the bias, the value of `auto_pad`, and that the kernel
-    fits into the padded input. Of a ConvTranspose, that `output_shape` has a
-    positive value for each spatial axis, and that `pads` leave some output. Pools are
-    checked in the same way, without weights and bias.
+    their signs, the length of the bias, and the value of `auto_pad`. Of a ConvTranspose,
+    that `output_shape` has a positive value for each spatial axis, and that `pads` leave
+    some output. Pools are checked in the same way, without weights and bias.
 
 Why it matters:
     Such a node has no defined result; tools that read only one of the two sides compute
@@ -22,9 +21,9 @@ from collections.abc import Iterator
 
 from npuconv.model import query
 from npuconv.model.attributes import contradictions
-from npuconv.model.conv import SAME, effective_kernel, transpose_output, window
+from npuconv.model.conv import transpose_output, window
 from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, conv, rule
+from npuconv.rules import CONV, SLIDING, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 _MIN_RANK = 3  # batch, channels and one spatial axis
@@ -36,29 +35,13 @@ _MIN_RANK = 3  # batch, channels and one spatial axis
     malformed=True,
     cacheable=True,
     message="{problem}",
-    example=Example(
-        fires=conv(w="4,2,3,3"),
-        silent=CONV,
-    ),
+    fires=conv(w="4,2,3,3"),
+    silent=CONV,
 )
 def attribute_contradicts_weight(node: Node, _ctx: RuleContext) -> Violations:
     problems = [*contradictions(node), *_channel_faults(node)]
-    for problem in problems or [*_kernel_faults(node), *_crop_faults(node)]:
+    for problem in problems or _crop_faults(node):
         yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")
-
-
-def _kernel_faults(node: Node) -> Iterator[str]:
-    """Yield the spatial axes along which the kernel does not fit even once."""
-    win = window(node)
-    if win is None or win.op != "Conv" or win.kernel is None or win.auto_pad in SAME:
-        return
-    for axis, kernel in enumerate(win.kernel):
-        extent, reach = win.extent(axis), effective_kernel(kernel, win.dilations[axis])
-        if extent is not None and extent + sum(win.pads[axis]) < reach:
-            yield (
-                f"the kernel reaches over {reach} cells of spatial axis {axis}, "
-                f"but the padded input has {extent + sum(win.pads[axis])}"
-            )
 
 
 def _crop_faults(node: Node) -> Iterator[str]:

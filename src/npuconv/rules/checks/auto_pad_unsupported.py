@@ -16,7 +16,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.types import Node
-from npuconv.rules import SLIDING, Example, Violations, conv, rule
+from npuconv.rules import SLIDING, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import missing_axis
 
@@ -29,10 +29,8 @@ LIMITS = ("auto_pad",)
     limits=LIMITS,
     cacheable=True,
     message="auto_pad is {value}; the device takes {limit}",
-    example=Example(
-        fires=conv('auto_pad = "SAME_UPPER"'),
-        silent=conv("pads = [1, 1, 1, 1]"),
-    ),
+    fires=conv('auto_pad = "SAME_UPPER"'),
+    silent=conv("pads = [1, 1, 1, 1]"),
 )
 def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Violations:
     if missing_axis(node, ctx) is None:  # else dynamic-dimension reports it

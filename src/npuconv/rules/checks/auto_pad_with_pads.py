@@ -16,7 +16,7 @@ from __future__ import annotations
 from npuconv.model import query
 from npuconv.model.conv import flat_pads, window
 from npuconv.model.types import Node
-from npuconv.rules import SLIDING, Example, Violation, Violations, conv, rule
+from npuconv.rules import SLIDING, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -26,10 +26,8 @@ from npuconv.rules.context import RuleContext
     malformed=True,
     cacheable=True,
     message="auto_pad is {auto_pad} and pads is {pads}; ONNX forbids both",
-    example=Example(
-        fires=conv('auto_pad = "SAME_UPPER", pads = [1, 0, 1, 2]'),
-        silent=conv('auto_pad = "SAME_UPPER"'),
-    ),
+    fires=conv('auto_pad = "SAME_UPPER", pads = [1, 0, 1, 2]'),
+    silent=conv('auto_pad = "SAME_UPPER"'),
 )
 def auto_pad_with_pads(node: Node, _ctx: RuleContext) -> Violations:
     if not query.attribute(node, "auto_pad"):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Example, Violations, rule
+from npuconv.rules import CONV, SLIDING, Violations, rule
 from npuconv.rules.context import RuleContext
 
 LIMITS = ("bias",)
@@ -31,16 +31,14 @@ _NEEDED = "give the convolution a bias on export; zeros change no result"
     limits=LIMITS,
     cacheable=True,
     message="bias present is {value}; the device takes {limit}",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            weight b: float[4]
-            y = Conv (x, w, b)
-        """,
-        silent=CONV,
-        device="operators: {Conv: {limits: {bias: {equals: false}}}}",
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        weight w: float[4,3,3,3]
+        weight b: float[4]
+        y = Conv (x, w, b)
+    """,
+    silent=CONV,
+    device="operators: {Conv: {limits: {bias: {equals: false}}}}",
 )
 def bias_unsupported(node: Node, ctx: RuleContext) -> Violations:
     advice = _NEEDED if ctx.facts(node).get("bias") is False else _UNWANTED

@@ -19,7 +19,7 @@ from __future__ import annotations
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 WARNING_SHARE = 0.5  # share of channels; training may have switched fewer off
@@ -32,17 +32,15 @@ NOTE_SHARE = 0.1  # share of channels; fewer are common
     stage="calibrated",
     message="{count} of {channels} channels ({share}) have one and the same value in all "
     "{samples} samples",
-    example=varied(
-        """
-            input x: float[N,1,8,8]
-            weight w: float[3,1,1,1] = 1
-            weight b: float[3] = 0, {}
-            a = Conv (x, w, b)
-            y = Relu (a)
-        """,
-        fires="-5, -6",
-        silent="5, 0.1",
-    ),
+    model="""
+        input x: float[N,1,8,8]
+        weight w: float[3,1,1,1] = 1
+        weight b: float[3] = 0, {}
+        a = Conv (x, w, b)
+        y = Relu (a)
+    """,
+    fires="-5, -6",
+    silent="5, 0.1",
 )
 def channel_dead(_model: Model, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None or evidence.samples < 2:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import CalibrationEvidence, RuleContext
 
 MAX_RATIO = 4.0  # largest ratio of two input ranges
@@ -51,18 +51,16 @@ class Range(NamedTuple):
     severity=Severity.WARNING,
     stage="calibrated",
     message="{wide!r} reaches {reach} and {narrow!r} only {small}, {ratio} times less: {left}",
-    example=varied(
-        """
-            input x: float[N,2,8,8]
-            weight w: float[2,2,1,1] = {}
-            weight v: float[2,2,1,1] = 1
-            boxes = Conv (x, w)
-            scores = Conv (x, v)
-            y = Concat <axis = 2> (boxes, scores)
-        """,
-        fires="100",
-        silent="3",
-    ),
+    model="""
+        input x: float[N,2,8,8]
+        weight w: float[2,2,1,1] = {}
+        weight v: float[2,2,1,1] = 1
+        boxes = Conv (x, w)
+        scores = Conv (x, v)
+        y = Concat <axis = 2> (boxes, scores)
+    """,
+    fires="100",
+    silent="3",
 )
 def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None or not evidence.plan.is_passthrough(node):

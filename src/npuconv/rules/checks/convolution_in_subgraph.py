@@ -14,32 +14,30 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, is_convolution, rule
+from npuconv.rules import Violation, Violations, is_convolution, rule
 from npuconv.rules.context import RuleContext
 
 
 @rule(
     "MDL004",
     message="{op} lies in {path} and cannot be taken out of it",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            input c: bool[]
-            weight w: float[3,3,1,1]
-            y = If (c) <
-              then_branch = a () => (t) { t = Conv (x, w) },
-              else_branch = b () => (e) { e = Relu (x) }>
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            input c: bool[]
-            weight w: float[3,3,1,1]
-            z = Conv (x, w)
-            y = If (c) <
-              then_branch = a () => (t) { t = Neg (z) },
-              else_branch = b () => (e) { e = Relu (z) }>
-        """,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        input c: bool[]
+        weight w: float[3,3,1,1]
+        y = If (c) <
+          then_branch = a () => (t) { t = Conv (x, w) },
+          else_branch = b () => (e) { e = Relu (x) }>
+    """,
+    silent="""
+        input x: float[1,3,8,8]
+        input c: bool[]
+        weight w: float[3,3,1,1]
+        z = Conv (x, w)
+        y = If (c) <
+          then_branch = a () => (t) { t = Neg (z) },
+          else_branch = b () => (e) { e = Relu (z) }>
+    """,
 )
 def convolution_in_subgraph(model: Model, _ctx: RuleContext) -> Violations:
     for node, path in model.walk():

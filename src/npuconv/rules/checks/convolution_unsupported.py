@@ -20,7 +20,7 @@ from npuconv.model import nhwc, query
 from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
 from npuconv.model.types import Node
-from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
+from npuconv.rules import CONV, Violation, Violations, is_convolution, rule
 from npuconv.rules.context import RuleContext
 
 _DEVICE_AXES = 2  # spatial axes of an accelerator for images
@@ -36,14 +36,12 @@ _EXPORT_STANDARD = (
     "OPS004",
     ops={"*"},
     message="{op} is a convolution that {reason}",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = com.microsoft.FusedConv (x, w)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        weight w: float[4,3,3,3]
+        y = com.microsoft.FusedConv (x, w)
+    """,
+    silent=CONV,
 )
 def convolution_unsupported(node: Node, ctx: RuleContext) -> Violations:
     listed = ctx.operator(node) is not None

@@ -19,7 +19,7 @@ from npuconv.amounts import size
 from npuconv.findings import Severity
 from npuconv.model.core import Model
 from npuconv.partition.crossings import crossings, detours
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.host_nodes import reasons
 
@@ -32,21 +32,19 @@ _SHARE = 0.5  # share of the bytes that cross, or of tensors if bytes are not kn
     severity=Severity.WARNING,
     stage="planned",
     message="{amount} are between layers of the device: {reasons}{size}",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[3,3,1,1]
-            a = Conv (x, w)
-            b, c, d, e = Split <axis = 2> (a)
-            f = Conv (b, w)
-            g = Conv (c, w)
-            h = Conv (d, w)
-            i = Conv (e, w)
-            j = Concat <axis = 2> (f, g, h, i)
-            k = Conv (j, w)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        weight w: float[3,3,1,1]
+        a = Conv (x, w)
+        b, c, d, e = Split <axis = 2> (a)
+        f = Conv (b, w)
+        g = Conv (c, w)
+        h = Conv (d, w)
+        i = Conv (e, w)
+        j = Concat <axis = 2> (f, g, h, i)
+        k = Conv (j, w)
+    """,
+    silent=CONV,
 )
 def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     if ctx.plan is None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -25,17 +25,15 @@ from npuconv.rules.context import RuleContext
     "MDL007",
     severity=Severity.WARNING,
     message="the input {name!r} has a default, and becomes a constant of that value",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            input k: float[1]
-            weight k: float[1] = 2
-            weight w: float[4,3,3,3]
-            c = Conv (x, w)
-            y = Mul (c, k)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        input k: float[1]
+        weight k: float[1] = 2
+        weight w: float[4,3,3,3]
+        c = Conv (x, w)
+        y = Mul (c, k)
+    """,
+    silent=CONV,
 )
 def default_frozen(model: Model, _ctx: RuleContext) -> Violations:
     for name in model.header.defaults:

@@ -12,16 +12,14 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import Example, conv, limit_rule
+from npuconv.rules import conv, limit_rule
 
 limit_rule(
     __name__,
     "SHP008",
     "dilation_h",
     "dilation_w",
-    example=Example(
-        fires=conv("dilations = [3, 1]", x="1,3,12,12"),
-        silent=conv("dilations = [2, 1]", x="1,3,12,12"),
-        device="operators: {Conv: {limits: {dilation_h: {max: 2}}}}",
-    ),
+    fires=conv("dilations = [3, 1]", x="1,3,12,12"),
+    silent=conv("dilations = [2, 1]", x="1,3,12,12"),
+    device="operators: {Conv: {limits: {dilation_h: {max: 2}}}}",
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 # float16, bfloat16 and double are computed in float32 before they are quantized.
@@ -26,14 +26,12 @@ _CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}
     ops={"Conv", "ConvTranspose"},
     cacheable=True,
     message="it computes in {dtype}; only float models are quantized",
-    example=Example(
-        fires="""
-            input x: int32[1,3,8,8]
-            weight w: int32[4,3,3,3] = 1
-            y = Conv (x, w)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: int32[1,3,8,8]
+        weight w: int32[4,3,3,3] = 1
+        y = Conv (x, w)
+    """,
+    silent=CONV,
 )
 def dtype_not_convertible(node: Node, _ctx: RuleContext) -> Violations:
     for index in (0, 1):

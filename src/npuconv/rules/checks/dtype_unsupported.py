@@ -14,7 +14,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, integer_conv, rule
+from npuconv.rules import Violations, integer_conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
@@ -27,10 +27,8 @@ LIMITS = ("dtype", "weight_dtype", "bias_dtype")
     limits=LIMITS,
     stage="lowered",
     message="{fact} is {value}; the device takes {limit}",
-    example=Example(
-        fires=integer_conv(zero="uint8[] = 0"),
-        silent=integer_conv(),
-    ),
+    fires=integer_conv(zero="uint8[] = 0"),
+    silent=integer_conv(),
 )
 def dtype_unsupported(node: Node, ctx: RuleContext) -> Violations:
     yield from written_violations(node, ctx, *LIMITS)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violation, Violations, conv, rule
+from npuconv.rules import Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import advice_on_shape, missing_axis
 
@@ -27,14 +27,12 @@ from npuconv.rules.target_limits import advice_on_shape, missing_axis
     "SHP012",
     ops=set(query.CONVOLUTIONS),
     message="{what} needs the input extent of axis {axis}, which is {dim}",
-    example=Example(
-        fires="""
-            input x: float[1,3,H,8]
-            weight w: float[4,3,3,3]
-            y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w)
-        """,
-        silent=conv('auto_pad = "SAME_UPPER", strides = [2, 2]'),
-    ),
+    fires="""
+        input x: float[1,3,H,8]
+        weight w: float[4,3,3,3]
+        y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w)
+    """,
+    silent=conv('auto_pad = "SAME_UPPER", strides = [2, 2]'),
 )
 def dynamic_dimension(node: Node, ctx: RuleContext) -> Violations:
     axis = missing_axis(node, ctx)

@@ -19,7 +19,7 @@ from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
 from npuconv.target.facts import lookup
@@ -30,15 +30,13 @@ from npuconv.target.limit import Limit
     "SHP017",
     severity=Severity.WARNING,
     message="the device takes {limit} for {fact}, but the model leaves that open ({nodes})",
-    example=Example(
-        fires="""
-            input x: float[1,3,H,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
-        silent=CONV,
-        device="operators: {Conv: {limits: {in_h: {max: 100}}}}",
-    ),
+    fires="""
+        input x: float[1,3,H,8]
+        weight w: float[4,3,3,3]
+        y = Conv (x, w)
+    """,
+    silent=CONV,
+    device="operators: {Conv: {limits: {in_h: {max: 100}}}}",
 )
 def extent_not_judged(model: Model, ctx: RuleContext) -> Violations:
     open_limits: dict[str, tuple[Limit, list[Node]]] = {}  # limit and nodes by fact

@@ -13,7 +13,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import CONV, Example, conv, limit_rule
+from npuconv.rules import CONV, conv, limit_rule
 
 LIMITS = (
     "in_n", "in_c", "in_h", "in_w", "out_n", "out_c", "out_h", "out_w", "weight_n", "weight_c",
@@ -25,9 +25,7 @@ limit_rule(
     __name__,
     "SHP010",
     *LIMITS,
-    example=Example(
-        fires=CONV,
-        silent=conv(x="1,4,8,8", w="4,4,3,3"),
-        device="operators: {Conv: {limits: {in_c: {multiple_of: 4}}}}",
-    ),
+    fires=CONV,
+    silent=conv(x="1,4,8,8", w="4,4,3,3"),
+    device="operators: {Conv: {limits: {in_c: {multiple_of: 4}}}}",
 )

@@ -17,7 +17,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -25,16 +25,14 @@ from npuconv.rules.context import RuleContext
     "OPS010",
     stage="form",
     message="--format {form} cannot hold {part}: {problem}",
-    example=varied(
-        """
-            opset 18
-            input x: float[1,3,8,8]
-            y = {} (x)
-        """,
-        fires="Erf",
-        silent="Mish",
-        device="format: tflite",
-    ),
+    model="""
+        opset 18
+        input x: float[1,3,8,8]
+        y = {} (x)
+    """,
+    fires="Erf",
+    silent="Mish",
+    device="format: tflite",
 )
 def form_cannot_hold(model: Model, ctx: RuleContext) -> Violations:
     nodes = {node.name: node for node in model.nodes()} if ctx.obstacles else {}

@@ -15,7 +15,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import Example, conv, limit_rule
+from npuconv.rules import conv, limit_rule
 
 limit_rule(
     __name__,
@@ -23,8 +23,6 @@ limit_rule(
     "group",
     "mode",
     "channel_multiplier",
-    example=Example(
-        fires=conv("group = 2", x="1,8,9,9", w="8,4,3,3"),
-        silent=conv("group = 8", x="1,8,9,9", w="8,1,3,3"),
-    ),
+    fires=conv("group = 2", x="1,8,9,9", w="8,4,3,3"),
+    silent=conv("group = 8", x="1,8,9,9", w="8,1,3,3"),
 )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.host_nodes import reasons
 
@@ -30,19 +30,17 @@ _FEWEST_NODES = 20  # fewer cost little beside the convolutions
     severity=Severity.WARNING,
     stage="planned",
     message="{amount} run on the device: {reasons}",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[3,3,1,1]
-            a = Conv (x, w)
-            b = Sin (a) c = Sin (b) d = Sin (c) e = Sin (d) f = Sin (e)
-            g = Sin (f) h = Sin (g) i = Sin (h) j = Sin (i) k = Sin (j)
-            l = Sin (k) m = Sin (l) n = Sin (m) o = Sin (n) p = Sin (o)
-            q = Sin (p) r = Sin (q) s = Sin (r) t = Sin (s)
-            y = Sin (t)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        weight w: float[3,3,1,1]
+        a = Conv (x, w)
+        b = Sin (a) c = Sin (b) d = Sin (c) e = Sin (d) f = Sin (e)
+        g = Sin (f) h = Sin (g) i = Sin (h) j = Sin (i) k = Sin (j)
+        l = Sin (k) m = Sin (l) n = Sin (m) o = Sin (n) p = Sin (o)
+        q = Sin (p) r = Sin (q) s = Sin (r) t = Sin (s)
+        y = Sin (t)
+    """,
+    silent=CONV,
 )
 def host_dominates(model: Model, ctx: RuleContext) -> Violations:
     if ctx.plan is None or not ctx.plan.convolutions:

@@ -21,7 +21,7 @@ from typing import Any
 from npuconv.amounts import size
 from npuconv.findings import Severity, Status
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violation, Violations, conv, rule
+from npuconv.rules import Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 _KERNEL = ("kernel_h", "kernel_w")
@@ -33,10 +33,8 @@ _KERNEL = ("kernel_h", "kernel_w")
     ops={"Conv"},
     message="its kernel is {kernel}, the whole input, with {size} of int8 weights; "
     "the limit of {limits} is not known",
-    example=Example(
-        fires=conv("group = 3", w="3,1,8,8"),
-        silent=conv("group = 3", w="3,1,3,3"),
-    ),
+    fires=conv("group = 3", w="3,1,8,8"),
+    silent=conv("group = 3", w="3,1,3,3"),
 )
 def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
     facts, limits = ctx.facts(node), ctx.limits(node)

@@ -14,7 +14,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import CONV, Example, conv, limit_rule
+from npuconv.rules import CONV, conv, limit_rule
 
 LIMITS = (
     "kernel_h", "kernel_w", "dilated_kernel_h", "dilated_kernel_w", "kernel_area",
@@ -26,9 +26,7 @@ limit_rule(
     __name__,
     "SHP006",
     *LIMITS,
-    example=Example(
-        fires=conv(w="4,3,5,5"),
-        silent=CONV,
-        device="operators: {Conv: {limits: {kernel_h: {max: 3}}}}",
-    ),
+    fires=conv(w="4,3,5,5"),
+    silent=CONV,
+    device="operators: {Conv: {limits: {kernel_h: {max: 3}}}}",
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Example, Violations, rule
+from npuconv.rules import CONV, SLIDING, Violations, rule
 from npuconv.rules.context import RuleContext
 
 LIMITS = ("layout",)
@@ -28,12 +28,10 @@ LIMITS = ("layout",)
     limits=LIMITS,
     cacheable=True,
     message="it would be written with layout {value}; the device takes {limit}",
-    example=Example(
-        fires=CONV,
-        silent=CONV,
-        device="operators: {Conv: {limits: {layout: {equals: nhwc}}}}",
-        silent_device="operators: {Conv: {limits: {layout: {one_of: [nchw, nhwc]}}}}",
-    ),
+    fires=CONV,
+    silent=CONV,
+    device="operators: {Conv: {limits: {layout: {equals: nhwc}}}}",
+    silent_device="operators: {Conv: {limits: {layout: {one_of: [nchw, nhwc]}}}}",
 )
 def layout_unsupported(node: Node, ctx: RuleContext) -> Violations:
     layout = "nhwc" if ctx.options.layout == "nchw" else "nchw"

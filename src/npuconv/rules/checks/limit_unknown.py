@@ -18,7 +18,7 @@ from __future__ import annotations
 from npuconv.amounts import count
 from npuconv.findings import Severity, Status
 from npuconv.model.core import Model
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import needs
 
@@ -27,12 +27,10 @@ from npuconv.rules.target_limits import needs
     "OPS005",
     severity=Severity.WARNING,
     message="the limit of {limit} is not known; the model needs {values} ({nodes})",
-    example=Example(
-        fires=CONV,
-        silent=CONV,
-        device='operators: {Conv: {limits: {kernel_h: "?"}}}',
-        silent_device="operators: {Conv: {limits: {kernel_h: {max: 7}}}}",
-    ),
+    fires=CONV,
+    silent=CONV,
+    device='operators: {Conv: {limits: {kernel_h: "?"}}}',
+    silent_device="operators: {Conv: {limits: {kernel_h: {max: 7}}}}",
 )
 def limit_unknown(_model: Model, ctx: RuleContext) -> Violations:
     for need in needs(ctx):

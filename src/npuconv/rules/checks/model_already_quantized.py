@@ -22,28 +22,26 @@ from collections import Counter
 
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
 @rule(
     "MDL001",
     message="the model is quantized already: it has {operators}",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            input s: float[]
-            weight z: int8[] = 0
-            y = QuantizeLinear (x, s, z)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: int8[4,3,3,3] = 1
-            weight s: float[] = 0.1
-            f = DequantizeLinear (w, s)
-            y = Conv (x, f)
-        """,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        input s: float[]
+        weight z: int8[] = 0
+        y = QuantizeLinear (x, s, z)
+    """,
+    silent="""
+        input x: float[1,3,8,8]
+        weight w: int8[4,3,3,3] = 1
+        weight s: float[] = 0.1
+        f = DequantizeLinear (w, s)
+        y = Conv (x, f)
+    """,
 )
 def model_already_quantized(model: Model, _ctx: RuleContext) -> Violations:
     quantized = []

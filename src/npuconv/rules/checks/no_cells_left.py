@@ -22,7 +22,7 @@ from itertools import islice
 from npuconv.model import query
 from npuconv.model.conv import SAME, effective_kernel, pool_output, window
 from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 Fault = tuple[int, int, str]  # axis of the tensor, its extent, and the cause
@@ -34,15 +34,13 @@ Fault = tuple[int, int, str]  # axis of the tensor, its extent, and the cause
     malformed=True,
     cacheable=True,
     message="axis {axis} of its input has {extent} cells, and {why}: nothing is left",
-    example=varied(
-        """
-            input x: float[1,3,4,4]
-            weight w: float[4,3,5,5]
-            y = Conv <pads = [{}]> (x, w)
-        """,
-        fires="0, 0, 0, 0",
-        silent="1, 1, 0, 0",
-    ),
+    model="""
+        input x: float[1,3,4,4]
+        weight w: float[4,3,5,5]
+        y = Conv <pads = [{}]> (x, w)
+    """,
+    fires="0, 0, 0, 0",
+    silent="1, 1, 0, 0",
 )
 def no_cells_left(node: Node, ctx: RuleContext) -> Violations:
     if node.op != "Resize" and not ctx.facts(node):

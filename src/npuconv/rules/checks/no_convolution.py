@@ -15,20 +15,18 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
+from npuconv.rules import CONV, Violation, Violations, is_convolution, rule
 from npuconv.rules.context import RuleContext
 
 
 @rule(
     "MDL002",
     message="the model has no convolution, so nothing of it would run on {target}",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            y = Relu (x)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        y = Relu (x)
+    """,
+    silent=CONV,
 )
 def no_convolution(model: Model, ctx: RuleContext) -> Violations:
     if any(is_convolution(node) for node, _ in model.walk()):

@@ -14,7 +14,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.types import Node
-from npuconv.rules import Violations, rule, varied
+from npuconv.rules import Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -22,18 +22,16 @@ from npuconv.rules.context import RuleContext
     "OPS008",
     ops={"*"},
     message="{problem}, and target {target} has no host",
-    example=varied(
-        """
-            input x: float[1,3,8,8]
-            y = MaxPool <kernel_shape = [{}]> (x)
-        """,
-        fires="3, 3",
-        silent="2, 2",
-        device="""
-            unlisted_operators: error
-            operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}
-        """,
-    ),
+    model="""
+        input x: float[1,3,8,8]
+        y = MaxPool <kernel_shape = [{}]> (x)
+    """,
+    fires="3, 3",
+    silent="2, 2",
+    device="""
+        unlisted_operators: error
+        operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}
+    """,
 )
 def no_host_for_operator(node: Node, ctx: RuleContext) -> Violations:
     if ctx.target.unlisted_operators == "error":

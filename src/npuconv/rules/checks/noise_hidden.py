@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.checks.accuracy_too_low import POOR_DB
 from npuconv.rules.context import RuleContext
 
@@ -31,21 +31,19 @@ _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its nois
     message="{what} has {measured} SQNR, which larger numbers hide: all outputs have {whole}",
     severity=Severity.WARNING,
     stage="measured",
-    example=Example(
-        fires="""
-            input x: float[N,1,8,8]
-            weight w: float[1,1,1,1] = 1.001
-            a = Conv (x, w)
-            small = Sub (a, x)
-            y = Concat <axis = 1> (a, small)
-        """,
-        silent="""
-            input x: float[N,1,8,8]
-            weight w: float[1,1,1,1] = 1.001
-            a = Conv (x, w)
-            y = Concat <axis = 1> (a, x)
-        """,
-    ),
+    fires="""
+        input x: float[N,1,8,8]
+        weight w: float[1,1,1,1] = 1.001
+        a = Conv (x, w)
+        small = Sub (a, x)
+        y = Concat <axis = 1> (a, small)
+    """,
+    silent="""
+        input x: float[N,1,8,8]
+        weight w: float[1,1,1,1] = 1.001
+        a = Conv (x, w)
+        y = Concat <axis = 1> (a, x)
+    """,
 )
 def noise_hidden(_model: Model, ctx: RuleContext) -> Violations:
     error = ctx.measured

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -31,28 +31,26 @@ from npuconv.rules.context import RuleContext
     severity=Severity.WARNING,
     stage="calibrated",
     message="{claim}: {evidence}",
-    example=Example(
-        fires="""
-            input x: float[N,3,8,8]
-            weight w: float[8,3,3,3] = 1
-            weight scale: float[8]
-            weight shift: float[8]
-            weight mean: float[8] = 3442.5
-            weight var: float[8] = 147852
-            a = Conv (x, w)
-            y = BatchNormalization (a, scale, shift, mean, var)
-        """,
-        silent="""
-            input x: float[N,3,8,8]
-            weight w: float[8,3,3,3] = 1
-            weight scale: float[8]
-            weight shift: float[8]
-            weight mean: float[8] = 13.5
-            weight var: float[8] = 2.27
-            a = Conv (x, w)
-            y = BatchNormalization (a, scale, shift, mean, var)
-        """,
-    ),
+    fires="""
+        input x: float[N,3,8,8]
+        weight w: float[8,3,3,3] = 1
+        weight scale: float[8]
+        weight shift: float[8]
+        weight mean: float[8] = 3442.5
+        weight var: float[8] = 147852
+        a = Conv (x, w)
+        y = BatchNormalization (a, scale, shift, mean, var)
+    """,
+    silent="""
+        input x: float[N,3,8,8]
+        weight w: float[8,3,3,3] = 1
+        weight scale: float[8]
+        weight shift: float[8]
+        weight mean: float[8] = 13.5
+        weight var: float[8] = 2.27
+        a = Conv (x, w)
+        y = BatchNormalization (a, scale, shift, mean, var)
+    """,
 )
 def normalization_implausible(_model: Model, ctx: RuleContext) -> Violations:
     mismatch = ctx.evidence.mismatch if ctx.evidence else None

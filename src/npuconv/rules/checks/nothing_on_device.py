@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -26,13 +26,11 @@ from npuconv.rules.context import RuleContext
     severity=Severity.WARNING,
     stage="planned",
     message="nothing of this model runs on {target}: all {count} nodes stay float, on the host",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            y = Relu (x)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        y = Relu (x)
+    """,
+    silent=CONV,
 )
 def nothing_on_device(model: Model, ctx: RuleContext) -> Violations:
     if ctx.plan is not None and not ctx.plan.convolutions:

@@ -17,19 +17,17 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.core import Model
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
 @rule(
     "QNT003",
     message="the target wants {what} {wanted}; npuconv makes {made}",
-    example=Example(
-        fires=CONV,
-        silent=CONV,
-        device="activations: {dtype: uint8, zero_point: [0], granularity: tensor}",
-        silent_device="activations: {dtype: int8, zero_point: [0], granularity: tensor}",
-    ),
+    fires=CONV,
+    silent=CONV,
+    device="activations: {dtype: uint8, zero_point: [0], granularity: tensor}",
+    silent_device="activations: {dtype: int8, zero_point: [0], granularity: tensor}",
 )
 def number_format_unsupported(_model: Model, ctx: RuleContext) -> Violations:
     target = ctx.target

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.types import Node
-from npuconv.rules import Violations, rule, varied
+from npuconv.rules import Violations, rule
 from npuconv.rules.context import RuleContext
 
 LIMITS = (
@@ -33,15 +33,13 @@ LIMITS = (
     ops={"*"},
     limits=LIMITS,
     message="{problem}: it runs on the host",
-    example=varied(
-        """
-            input x: float[1,3,8,8]
-            y = MaxPool <kernel_shape = [{}]> (x)
-        """,
-        fires="3, 3",
-        silent="2, 2",
-        device="operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}",
-    ),
+    model="""
+        input x: float[1,3,8,8]
+        y = MaxPool <kernel_shape = [{}]> (x)
+    """,
+    fires="3, 3",
+    silent="2, 2",
+    device="operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}",
 )
 def operator_beyond_limits(node: Node, ctx: RuleContext) -> Violations:
     if ctx.target.unlisted_operators != "error":  # else no-host-for-operator reports it

@@ -17,7 +17,7 @@ from __future__ import annotations
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, after_conv, rule
+from npuconv.rules import HOST_DOMAINS, Violation, Violations, after_conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -26,10 +26,8 @@ from npuconv.rules.context import RuleContext
     severity=Severity.NOTE,
     ops={"*"},
     message="target {target} says nothing of {op}: it runs on the host",
-    example=Example(
-        fires=after_conv("y = Sigmoid (c)"),
-        silent=after_conv("y = Relu (c)"),
-    ),
+    fires=after_conv("y = Sigmoid (c)"),
+    silent=after_conv("y = Relu (c)"),
 )
 def operator_undocumented(node: Node, ctx: RuleContext) -> Violations:
     if ctx.target.unlisted_operators != "undocumented" or ctx.covers(node):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, after_conv, rule
+from npuconv.rules import HOST_DOMAINS, Violation, Violations, after_conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -24,10 +24,8 @@ from npuconv.rules.context import RuleContext
     "OPS002",
     ops={"*"},
     message="{op} belongs to {domain}, which no runtime here runs",
-    example=Example(
-        fires=after_conv("y = org.example.Mystery (c)"),
-        silent=after_conv("y = Relu (c)"),
-    ),
+    fires=after_conv("y = org.example.Mystery (c)"),
+    silent=after_conv("y = Relu (c)"),
 )
 def operator_unknown(node: Node, ctx: RuleContext) -> Violations:
     if query.is_standard(node) or node.domain in HOST_DOMAINS:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import CONV, Example, Violation, Violations, after_conv, rule
+from npuconv.rules import CONV, Violation, Violations, after_conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -23,14 +23,12 @@ from npuconv.rules.context import RuleContext
     "OPS006",
     ops={"*"},
     message="{op} is not listed by target {target}, which forbids that",
-    example=Example(
-        fires=after_conv("y = Sigmoid (c)"),
-        silent=CONV,
-        device="""
-            unlisted_operators: error
-            operators: {Conv: {}}
-        """,
-    ),
+    fires=after_conv("y = Sigmoid (c)"),
+    silent=CONV,
+    device="""
+        unlisted_operators: error
+        operators: {Conv: {}}
+    """,
 )
 def operator_unlisted(node: Node, ctx: RuleContext) -> Violations:
     if ctx.target.unlisted_operators != "error" or ctx.covers(node):

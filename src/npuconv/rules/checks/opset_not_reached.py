@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -26,22 +26,20 @@ from npuconv.rules.context import RuleContext
     severity=Severity.WARNING,
     stage="planned",
     message="the model is written in opset {opset}, not {wanted}{obstacle}",
-    example=Example(
-        fires="""
-            opset 24
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            c = Conv (x, w)
-            y = Swish (c)
-        """,
-        silent="""
-            opset 21
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            c = Conv (x, w)
-            y = Relu (c)
-        """,
-    ),
+    fires="""
+        opset 24
+        input x: float[1,3,8,8]
+        weight w: float[4,3,3,3]
+        c = Conv (x, w)
+        y = Swish (c)
+    """,
+    silent="""
+        opset 21
+        input x: float[1,3,8,8]
+        weight w: float[4,3,3,3]
+        c = Conv (x, w)
+        y = Relu (c)
+    """,
 )
 def opset_not_reached(model: Model, ctx: RuleContext) -> Violations:
     target = ctx.options.opset

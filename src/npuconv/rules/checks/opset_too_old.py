@@ -16,7 +16,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.version import OLDEST_OPSET
 
@@ -24,16 +24,14 @@ from npuconv.version import OLDEST_OPSET
 @rule(
     "MDL003",
     message="opset {opset} is older than {minimum}, whose operators all take int8{obstacle}",
-    example=varied(
-        """
-            opset {}
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
-        fires="13",
-        silent="14",
-    ),
+    model="""
+        opset {}
+        input x: float[1,3,8,8]
+        weight w: float[4,3,3,3]
+        y = Conv (x, w)
+    """,
+    fires="13",
+    silent="14",
 )
 def opset_too_old(model: Model, ctx: RuleContext) -> Violations:
     if model.opset >= OLDEST_OPSET:

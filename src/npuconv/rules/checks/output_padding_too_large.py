@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from npuconv.model.conv import window
 from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -27,15 +27,13 @@ from npuconv.rules.context import RuleContext
     malformed=True,
     cacheable=True,
     message="output_padding is {extra}; each value must be less than stride or dilation, {below}",
-    example=varied(
-        """
-            input x: float[1,3,8,8]
-            weight w: float[3,4,3,3]
-            y = ConvTranspose <strides = [2, 2], output_padding = [{}]> (x, w)
-        """,
-        fires="2, 2",
-        silent="1, 1",
-    ),
+    model="""
+        input x: float[1,3,8,8]
+        weight w: float[3,4,3,3]
+        y = ConvTranspose <strides = [2, 2], output_padding = [{}]> (x, w)
+    """,
+    fires="2, 2",
+    silent="1, 1",
 )
 def output_padding_too_large(node: Node, ctx: RuleContext) -> Violations:
     win = window(node)

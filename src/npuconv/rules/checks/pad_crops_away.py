@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -25,17 +25,15 @@ from npuconv.rules.context import RuleContext
     ops={"Pad"},
     malformed=True,
     message="axis {axis} has {extent} cells and is cropped by {cropped}",
-    example=varied(
-        """
-            input x: float[1,3,8,8]
-            weight p: int64[8] = 0, 0, {}, 0, 0, 0, 0, 0
-            weight w: float[4,3,3,3]
-            a = Pad (x, p)
-            y = Conv (a, w)
-        """,
-        fires="-8",
-        silent="-5",
-    ),
+    model="""
+        input x: float[1,3,8,8]
+        weight p: int64[8] = 0, 0, {}, 0, 0, 0, 0, 0
+        weight w: float[4,3,3,3]
+        a = Pad (x, p)
+        y = Conv (a, w)
+    """,
+    fires="-8",
+    silent="-5",
 )
 def pad_crops_away(node: Node, _ctx: RuleContext) -> Violations:
     amounts, dims = query.pad_amounts(node), query.shape(node.inputs[0])

@@ -22,7 +22,7 @@ from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.conv import Pairs
 from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule, varied
+from npuconv.rules import Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 _FILLS = {
@@ -43,17 +43,15 @@ _AT_RUN_TIME = (
     severity=Severity.WARNING,
     ops={"Pad"},
     message="{reader!r} reads it; the device would have to {task}{amounts}{size}",
-    example=varied(
-        """
-            input x: float[1,3,8,8]
-            weight p: int64[8] = 0, 0, 1, 1, 0, 0, 1, 1
-            weight w: float[4,3,3,3]
-            a = Pad <mode = "{}"> (x, p)
-            y = Conv (a, w)
-        """,
-        fires="reflect",
-        silent="constant",
-    ),
+    model="""
+        input x: float[1,3,8,8]
+        weight p: int64[8] = 0, 0, 1, 1, 0, 0, 1, 1
+        weight w: float[4,3,3,3]
+        a = Pad <mode = "{}"> (x, p)
+        y = Conv (a, w)
+    """,
+    fires="reflect",
+    silent="constant",
 )
 def pad_not_foldable(node: Node, ctx: RuleContext) -> Violations:
     reader = _reader(node, ctx)

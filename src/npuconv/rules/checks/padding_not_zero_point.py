@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, integer_conv, rule
+from npuconv.rules import Violations, integer_conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
@@ -28,10 +28,8 @@ from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
     limits=("pad_value",),
     stage="lowered",
     message="it pads, and its input has zero point {value}; the device fills with {limit}",
-    example=Example(
-        fires=integer_conv(zero="int8[] = -7", attributes="pads = [1, 1, 1, 1]"),
-        silent=integer_conv(attributes="pads = [1, 1, 1, 1]"),
-    ),
+    fires=integer_conv(zero="int8[] = -7", attributes="pads = [1, 1, 1, 1]"),
+    silent=integer_conv(attributes="pads = [1, 1, 1, 1]"),
 )
 def padding_not_zero_point(node: Node, ctx: RuleContext) -> Violations:
     if any(node.attrs.get("pads", ())):

@@ -13,7 +13,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import Example, conv, limit_rule
+from npuconv.rules import conv, limit_rule
 
 LIMITS = (
     "pad_top", "pad_left", "pad_bottom", "pad_right", "pad_max", "output_padding_h",
@@ -25,9 +25,7 @@ limit_rule(
     __name__,
     "SHP009",
     *LIMITS,
-    example=Example(
-        fires=conv("pads = [2, 2, 2, 2]", w="4,3,5,5"),
-        silent=conv("pads = [1, 1, 1, 1]", w="4,3,5,5"),
-        device="operators: {Conv: {limits: {pad_top: {max: 1}}}}",
-    ),
+    fires=conv("pads = [2, 2, 2, 2]", w="4,3,5,5"),
+    silent=conv("pads = [1, 1, 1, 1]", w="4,3,5,5"),
+    device="operators: {Conv: {limits: {pad_top: {max: 1}}}}",
 )

@@ -22,7 +22,7 @@ from dataclasses import replace
 from npuconv.model.axis_removal import obstacles, offer
 from npuconv.model.conv import window
 from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Example, Violations, conv, rule
+from npuconv.rules import CONV, SLIDING, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 LIMITS = ("rank",)
@@ -39,10 +39,8 @@ _SLICES = (
     limits=LIMITS,
     cacheable=True,
     message="{op} of rank {value}; the device takes rank {limit}",
-    example=Example(
-        fires=conv(x="1,3,8,8,8", w="4,3,3,3,3"),
-        silent=CONV,
-    ),
+    fires=conv(x="1,3,8,8,8", w="4,3,3,3,3"),
+    silent=CONV,
 )
 def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
     win = window(node)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, conv, rule
+from npuconv.rules import Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -25,15 +25,13 @@ from npuconv.rules.context import RuleContext
     ops=set(query.CONVOLUTIONS),
     cacheable=True,
     message="{problem}",
-    example=Example(
-        fires=conv("dilations = [2, 2], strides = [2, 2]", x="1,3,12,12"),
-        silent=conv("dilations = [2, 2]", x="1,3,12,12"),
-        device="""
-            operators:
-              Conv:
-                require: [{if: dilation_h > 1, then: stride_h == 1}]
-        """,
-    ),
+    fires=conv("dilations = [2, 2], strides = [2, 2]", x="1,3,12,12"),
+    silent=conv("dilations = [2, 2]", x="1,3,12,12"),
+    device="""
+        operators:
+          Conv:
+            require: [{if: dilation_h > 1, then: stride_h == 1}]
+    """,
 )
 def relation_violated(node: Node, ctx: RuleContext) -> Violations:
     yield from ctx.broken_relations(node)

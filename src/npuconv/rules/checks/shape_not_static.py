@@ -15,7 +15,7 @@ from __future__ import annotations
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -23,15 +23,13 @@ from npuconv.rules.context import RuleContext
     "SHP021",
     severity=Severity.WARNING,
     message="input {name} is {shape}; the compiler for {target} reads numbers only",
-    example=Example(
-        fires="""
-            input x: float[N,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
-        silent=CONV,
-        device="static: true",
-    ),
+    fires="""
+        input x: float[N,3,8,8]
+        weight w: float[4,3,3,3]
+        y = Conv (x, w)
+    """,
+    silent=CONV,
+    device="static: true",
 )
 def shape_not_static(model: Model, ctx: RuleContext) -> Violations:
     for tensor in model.graph.inputs if ctx.target.static else ():

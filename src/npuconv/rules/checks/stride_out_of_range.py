@@ -12,16 +12,14 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import Example, conv, limit_rule
+from npuconv.rules import conv, limit_rule
 
 limit_rule(
     __name__,
     "SHP007",
     "stride_h",
     "stride_w",
-    example=Example(
-        fires=conv("strides = [3, 3]"),
-        silent=conv("strides = [2, 2]"),
-        device="operators: {Conv: {limits: {stride_h: {max: 2}}}}",
-    ),
+    fires=conv("strides = [3, 3]"),
+    silent=conv("strides = [2, 2]"),
+    device="operators: {Conv: {limits: {stride_h: {max: 2}}}}",
 )

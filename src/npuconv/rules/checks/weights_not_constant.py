@@ -21,7 +21,7 @@ import shlex
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 _FREEZE = "freeze the model on export, so that the weights are initializers"
@@ -33,14 +33,12 @@ _COMPUTE = "it reads constants only but cannot be computed here: export its resu
     ops={"Conv", "ConvTranspose"},
     limits=("weight_constant",),
     message="the {what} {tensor!r} {come} from {producer}",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            input w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        input w: float[4,3,3,3]
+        y = Conv (x, w)
+    """,
+    silent=CONV,
 )
 def weights_not_constant(node: Node, ctx: RuleContext) -> Violations:
     limit = ctx.limits(node).get("weight_constant")

@@ -14,9 +14,10 @@ How to fix:
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -24,18 +25,14 @@ from npuconv.rules.context import RuleContext
     "DTY003",
     ops={"Conv", "ConvTranspose"},
     message="{count} of {size} weights are NaN or infinite",
-    example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3] = nan, ...
-            y = Conv (x, w)
-        """,
-        silent=CONV,
-    ),
+    fires="""
+        input x: float[1,3,8,8]
+        weight w: float[4,3,3,3] = nan, ...
+        y = Conv (x, w)
+    """,
+    silent=CONV,
 )
 def weights_not_finite(node: Node, _ctx: RuleContext) -> Violations:
-    import numpy as np
-
     weight = query.constant_input(node, 1)
     if weight is None or weight.dtype.kind != "f" or np.isfinite(weight).all():
         return

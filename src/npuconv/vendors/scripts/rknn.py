@@ -25,8 +25,8 @@ _EDGES = ("InputOperator", "OutputOperator")
 
 def ask(question: dict[str, Any], feeds: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:
     """Load, build and simulate; a refusal is an exception, or a code other than 0."""
-    rknn = RKNN(verbose=True)
-    rknn.config(target_platform=question["chip"] or "rk3588")
+    rknn, level = RKNN(verbose=True), 3 if question["calibrates"] else 2  # 3 changes given scales
+    rknn.config(target_platform=question["chip"] or "rk3588", optimization_level=level)
     stage, reason = "load_onnx", ""
     try:
         is_refused = rknn.load_onnx(model=question["model"]) != 0

@@ -1,4 +1,4 @@
-"""Evaluator of com.ms.internal.nhwc, which no runtime on a CPU has.
+"""Evaluator of com.ms.internal.nhwc, which no runtime on a CPU has: it judges the rewrites.
 
 It follows the definition of the domain: the operator of ONNX on transposed tensors, and the
 activation behind it.
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from npuconv.model import conv
@@ -90,3 +92,9 @@ def _run(self: OpRun, *inputs: np.ndarray | None, **_attributes: Any) -> tuple[n
 EVALUATORS: list[type[OpRun]] = [
     type(op, (OpRun,), {"op_domain": DOMAIN, "_run": _run}) for op in OPERATORS
 ]
+
+
+def run_reference(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run a model with operators of the domain on ONNX's reference evaluator."""
+    values = ReferenceEvaluator(model, new_ops=EVALUATORS).run(None, feeds)
+    return dict(zip([output.name for output in model.graph.output], values, strict=True))
