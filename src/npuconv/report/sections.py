@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from npuconv.findings import Status
 from npuconv.report import groups, words
@@ -12,7 +13,9 @@ from npuconv.report.groups import RuleFindings
 from npuconv.report.words import count
 from npuconv.schemas.quality import Budget, LayerQuant, PartialSums
 from npuconv.schemas.report import Device, Report
-from npuconv.schemas.verify import VerifiedLayer
+
+if TYPE_CHECKING:
+    from npuconv.schemas.verify import VerifiedLayer
 
 _MAX_MODULES = 12  # rows of layers by module
 _VERDICT_STYLES = {"REFUSED": "red", "HOST": "yellow", "OK": "green", "CONVERTED": "green"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from npuconv.amounts import count as count
 from npuconv.amounts import size as size
@@ -19,7 +20,9 @@ from npuconv.schemas.quality import (
     QuantizationInfo,
 )
 from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report
-from npuconv.schemas.verify import Errors
+
+if TYPE_CHECKING:
+    from npuconv.schemas.verify import Errors
 
 _ABSOLUTE = re.compile(r"[\\/]|\w:[\\/]")
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
@@ -285,11 +288,9 @@ def kept_scales(scales: KeptScales) -> str:
 
 
 def error_texts(errors: Errors) -> tuple[str, str, str]:
-    """Return SQNR, cosine and largest error for people."""
-    exact = "exact" if errors.cosine is not None else "-"
-    sqnr = exact if errors.sqnr_db is None else f"{errors.sqnr_db:.1f} dB"
-    cosine = "-" if errors.cosine is None else f"{errors.cosine:.4f}"
-    return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
+    """Return SQNR, cosine and largest error."""
+    largest = "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
+    return sqnr(errors.sqnr_db, errors.cosine), ratio(errors.cosine), largest
 
 
 def host_padding(padding: HostPadding) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel, window
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.operators import CUTTING, takes_as
-from npuconv.target import Target
+
+if TYPE_CHECKING:
+    from npuconv.target import Target
 
 Dims = tuple[int | str | None, ...]
 
