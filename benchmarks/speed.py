@@ -280,7 +280,7 @@ def compare_start(options: argparse.Namespace) -> None:
         pairs = [(run(npuconv(*words.split())), run(bare)) for _ in range(2 * options.runs + 1)][1:]
         ratio = statistics.median(_spent(a, options) / _spent(b, options) for a, b in pairs)
         ms = statistics.median(_spent(a, options) for a, _ in pairs) * 1e3
-        lines.append(_row(f"`npuconv {words}`", f"{ratio:.1f}", f"{ms:.0f}"))
+        lines.append(_row(f"`{words}`", f"{ratio:.1f}", f"{ms:.0f}"))
     _table("start", lines, options)
 
 
