@@ -1,6 +1,9 @@
 """Time and memory of npuconv.
 
     python benchmarks/speed.py                  # all of these
+    python benchmarks/speed.py stages           # convert and check, stage by stage / a float pass
+    python benchmarks/speed.py start            # commands that need no model / import click, yaml
+    python benchmarks/speed.py peers            # convert / NNCF, / onnxruntime's quantize_static
     python benchmarks/speed.py commands         # start, check, convert / bare onnxruntime
     python benchmarks/speed.py nodes            # check by the number of nodes
     python benchmarks/speed.py models           # check of many models / each of them
@@ -9,12 +12,17 @@
 
 Every command runs as a whole process, in turn with the command it is compared with, after one run
 that does not count. Printed are medians of the pairwise ratios; single times mean little on a
-shared machine. Without the shared models the project's own samples are used.
+shared machine, where ``--clock cpu`` counts the seconds that processes compute instead. Without the
+shared models the project's own samples are used. ``--page docs/speed.md`` writes the tables of
+``stages``, ``start`` and ``peers`` into the page as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -28,6 +36,7 @@ import onnx
 from harness import commands
 from harness.models import recipes
 from harness.process import Measured, measure
+from harness.quantizers import peers
 from harness.samples import write
 from onnx import TensorProto, helper, numpy_helper
 
@@ -37,6 +46,44 @@ SAMPLES = 32
 SUBJECTS = {"ppocrv4_det": ((3, 320, 320), 3.0, 4.0), "yunet_n_320": ((3, 320, 320), None, None)}
 LARGEST_NODES, LARGEST_SECONDS = 10_000, 5.0
 FEW, MANY = 16, 256  # samples
+SMALL = (
+    "mobilenetv2_imagenet_dq", "squeezenet11_fp32", "ppocrv4_det", "ppocr_cls_v2", "yunet_n_320",
+    "ultraface_rfb320", "fastestdet", "blazeface_back_kj", "mlperf_tiny_ic_resnet8", "mtcnn_onet",
+)  # fmt: skip
+# Stages of a conversion by column; other stages are rewrites, the remainder is start and report.
+STAGES = {
+    "data": ("calibration data",),
+    "host": ("host preparation", "host padding"),
+    "calibrate": ("calibrate",),
+    "ranges": ("choose ranges", "clip ranges"),
+    "round": ("round weights",),
+    "sensitivity": ("sensitivity",),
+    "rules": ("rules of calibration",),
+    "write": ("split layers", "quantize"),
+    "compare": ("compare",),
+}
+STARTS = (
+    "--help", "schema report", "explain SHP002", "explain --all", "target list", "check --help",
+    "convert --help",
+)  # fmt: skip
+# Stages are timed by the wall, or by the computing time of the process.
+CPU = "import time; time.perf_counter = time.process_time; from npuconv.cli import main; main()"
+# Writes the seconds of one float pass over the samples, after the first sample.
+FLOAT_PASS = """
+import sys, time
+from pathlib import Path
+from harness.feeds import open_session, read_feeds
+
+model, samples, clock, result = sys.argv[1:]
+session = open_session(Path(model))
+feeds = list(read_feeds(session, Path(samples)))
+session.run(None, feeds[0])
+seconds = time.process_time if clock == "cpu" else time.perf_counter
+start = seconds()
+for feed in feeds:
+    session.run(None, feed)
+Path(result).write_text(str(seconds() - start))
+"""
 LOAD = "import sys, onnx, onnxruntime as o; onnx.load(sys.argv[1]); o.InferenceSession(sys.argv[1])"
 # Seconds of a second check in a process that has checked another model before.
 CHECK_ALONE = """
@@ -113,6 +160,153 @@ def _compare(
         f"{seconds:.2f} s",
     ]
     print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def _spent(result: Measured, options: argparse.Namespace) -> float:
+    return result.cpu if options.clock == "cpu" else result.seconds
+
+
+def _table(name: str, lines: Sequence[str], options: argparse.Namespace) -> None:
+    """Print a table, and write it into its place of the page."""
+    text = "\n".join(lines)
+    print(text, flush=True)
+    if options.page is not None:
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        page = options.page.read_text("utf-8")
+        pattern = f"({re.escape(start)}).*?({re.escape(end)})"
+        new = re.sub(pattern, lambda match: f"{match[1]}{text}\n{match[2]}", page, flags=re.DOTALL)
+        options.page.write_text(new, "utf-8")
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _head(*cells: str) -> list[str]:
+    return [_row(*cells), f"|{'---|' * len(cells)}"]
+
+
+def _on_cores(count: int, command: list[str]) -> list[str]:
+    """Return the command, confined to that many cores of this process."""
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:count]))
+    return ["taskset", "--cpu-list", cores, *command]
+
+
+def _calibration_set(name: str, folder: Path, options: argparse.Namespace) -> tuple[Path, Path]:
+    """Return a shared model, and a file of samples for it in the folder."""
+    recipe, data = recipes()[name], folder / f"{name}.npz"
+    model = commands.check_shared(options.shared) / "models" / recipe.model / "model.onnx"
+    write(data, recipe.make(options.shared / "data", model, "calib", SAMPLES))
+    return model, data
+
+
+def compare_stages(options: argparse.Namespace) -> None:
+    """Measure each stage of convert in float passes over the samples, and of check in ms."""
+    names = options.models or SMALL
+    columns = ("start, report", "rewrites", *STAGES)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        sets = {name: _calibration_set(name, folder, options) for name in names}
+        model, data = sets[names[0]]  # the first run does not count
+        run(npuconv("convert", model, "--calibration", data, "-o", folder / "out.onnx", "-q"))
+        for cores in options.cores:
+            heads = ("model", "float pass", *columns, "convert", "/ float process")
+            lines = _head(*heads)
+            for name, (model, data) in sets.items():
+                unit, stages, ratio = _stages_of_convert(name, model, data, cores, options)
+                total = sum(stages.values())
+                cells = [f"{seconds / unit:.1f}" for seconds in (*stages.values(), total)]
+                lines.append(_row(name, f"{unit:.3f} s", *cells, f"{ratio:.1f}"))
+            _table(f"convert {cores}", lines, options)
+            lines = _head("model", "start, report", "rewrites", "data", "first sample", "check")
+            for name, (model, _) in sets.items():
+                line = npuconv("check", model, *recipes()[name].arguments)
+                stages = _stages(line, folder, ("calibration data", "first sample"), cores, options)
+                cells = [f"{seconds * 1e3:.0f} ms" for seconds in (*stages, sum(stages))]
+                lines.append(_row(name, *cells))
+            _table(f"check {cores}", lines, options)
+
+
+def _stages_of_convert(
+    name: str, model: Path, data: Path, cores: int, options: argparse.Namespace
+) -> tuple[float, dict[str, float], float]:
+    """Return seconds of a float pass, seconds by column, and the ratio of whole processes."""
+    folder, units, floats = data.parent, [], []
+    result = folder / "seconds"
+    timed = [sys.executable, "-c", FLOAT_PASS, str(model), str(data), options.clock, str(result)]
+    bare = [sys.executable, "-m", "harness.quantizers", "float", str(model), str(data)]
+    for _ in range(options.runs):
+        run(_on_cores(cores, timed))
+        units.append(float(result.read_text()))
+        floats.append(_spent(run(_on_cores(cores, bare)), options))
+    line = npuconv("convert", model, "--calibration", data, "-o", folder / "out.onnx")
+    stages = [stage for group in STAGES.values() for stage in group]
+    values = _stages([*line, *recipes()[name].arguments], folder, stages, cores, options)
+    seconds = {"start, report": values[0], "rewrites": values[1]}
+    by_stage = dict(zip(stages, values[2:], strict=True))
+    seconds |= {head: sum(by_stage[stage] for stage in group) for head, group in STAGES.items()}
+    ratio = sum(values) / statistics.median(floats)
+    return statistics.median(units), seconds, ratio
+
+
+def _stages(
+    line: list[str], folder: Path, stages: Sequence[str], cores: int, options: argparse.Namespace
+) -> list[float]:
+    """Return medians: seconds outside of all stages, of other stages, and of these stages."""
+    report, rows = folder / "report.json", []
+    if options.clock == "cpu":
+        line = [sys.executable, "-c", CPU, *line[3:]]
+    line = [*line, "-q", "--timings", "--report", str(report), "--report", str(folder / "r.html")]
+    for _ in range(options.runs):
+        total = _spent(run(_on_cores(cores, line)), options)
+        timings = json.loads(report.read_text())["timings"]
+        spent = {row["stage"]: row["seconds"] for row in timings}
+        chosen = [spent.pop(stage, 0.0) for stage in stages]
+        rewrites = sum(spent.values())
+        rows.append([total - rewrites - sum(chosen), rewrites, *chosen])
+    return [statistics.median(column) for column in zip(*rows, strict=True)]
+
+
+def compare_start(options: argparse.Namespace) -> None:
+    """Compare commands that need no model with the imports of click and yaml."""
+    bare = [sys.executable, "-c", "import click, yaml"]
+    lines = _head("command", "/ `import click, yaml`", "milliseconds")
+    for words in STARTS:
+        pairs = [(run(npuconv(*words.split())), run(bare)) for _ in range(2 * options.runs + 1)][1:]
+        ratio = statistics.median(_spent(a, options) / _spent(b, options) for a, b in pairs)
+        ms = statistics.median(_spent(a, options) for a, _ in pairs) * 1e3
+        lines.append(_row(f"`npuconv {words}`", f"{ratio:.1f}", f"{ms:.0f}"))
+    _table("start", lines, options)
+
+
+def compare_peers(options: argparse.Namespace) -> None:
+    """Compare conversions with NNCF and onnxruntime's quantizer, whole processes in turn."""
+    wanted = ("NNCF mixed", "ort MinMax all")
+    rivals = [peer for peer in peers(options.peers_python) if peer.name in wanted]
+    lines = _head("model", "seconds", "/ float process", *(f"/ {peer.name}" for peer in rivals))
+    columns: list[list[float]] = [[] for _ in range(len(rivals) + 1)]
+    with tempfile.TemporaryDirectory() as place:
+        for name in options.models or SMALL:
+            model, data = _calibration_set(name, Path(place), options)
+            out = Path(place) / "out.onnx"
+            ours = npuconv("convert", model, "--calibration", data, "-q", "-o", out)
+            bare = [sys.executable, "-m", "harness.quantizers", "float", str(model), str(data)]
+            turn = [[*ours, *recipes()[name].arguments], bare]
+            turn += [peer.line(model, data, out) for peer in rivals]
+            rounds = [[measure(line) for line in turn] for _ in range(options.runs + 1)][1:]
+            cells = [f"{statistics.median(_spent(row[0], options) for row in rounds):.1f}"]
+            for place_in_turn, column in enumerate(columns, 1):
+                pairs = [(row[0], row[place_in_turn]) for row in rounds]
+                if any(result.code for pair in pairs for result in pair):
+                    cells.append("refused")
+                    continue
+                ratios = (_spent(a, options) / _spent(b, options) for a, b in pairs)
+                column.append(statistics.median(ratios))
+                cells.append(f"{column[-1]:.2f}")
+            lines.append(_row(name, *cells))
+            print(lines[-1], file=sys.stderr, flush=True)
+    medians = [f"**{statistics.median(column):.2f}**" if column else "" for column in columns]
+    _table("peers", [*lines, _row("**median**", "", *medians)], options)
 
 
 class Chain:
@@ -267,7 +461,7 @@ def compare_samples(options: argparse.Namespace) -> None:
     heads += ["a sample more / float", f"{SAMPLES} samples / float process"]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
     commands.check_shared(options.shared)
-    for name in options.models:
+    for name in options.models or ("ppocrv4_det", "yunet_n_320", "ppocr_cls_v2"):
         cells = _sample_costs(name, sizes, options)
         print(f"| {' | '.join([name, *cells])} |", flush=True)
 
@@ -331,6 +525,9 @@ def compare_jobs(options: argparse.Namespace) -> None:
 
 
 COMPARISONS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "stages": compare_stages,
+    "start": compare_start,
+    "peers": compare_peers,
     "commands": compare_commands,
     "nodes": compare_nodes,
     "models": compare_models,
@@ -348,8 +545,13 @@ def main() -> None:
     add("comparisons", nargs="*", choices=[*COMPARISONS, []], default=[], help="all by default")
     add("--runs", type=int, default=3)
     add("--nodes", type=int, nargs="+", default=[1000, 3000, LARGEST_NODES])
-    add("--models", nargs="+", choices=list(recipes()), metavar="NAME", help="of samples",
-        default=["ppocrv4_det", "yunet_n_320", "ppocr_cls_v2"])  # fmt: skip
+    add("--models", nargs="+", choices=list(recipes()), metavar="NAME",
+        help="of stages, peers and samples")  # fmt: skip
+    add("--cores", type=int, nargs="+", default=[1, 2], help="of stages")
+    add("--clock", choices=["wall", "cpu"], default="wall", help="of stages, start and peers")
+    add("--page", type=Path, metavar="FILE", help="page that takes the tables between its marks")
+    add("--peers-python", type=Path, metavar="PYTHON", default=Path(sys.executable),
+        help="interpreter that has onnxruntime with sympy, and nncf")  # fmt: skip
     add("--shared", type=Path, default=commands.SHARED)
     options = parser.parse_args()
     for name in options.comparisons or COMPARISONS:

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from copy import copy
 from inspect import cleandoc
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 from pydantic import BaseModel
 
 import keywords
+from npuconv.batch.jobs_file import JobsFile
 from npuconv.cli import cli
 from npuconv.cli import explain as catalog
 from npuconv.cli import schema as schemas
@@ -29,6 +30,10 @@ from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.split.proposal import splits_of
 from npuconv.report.glossary import TERMS
+from npuconv.rules import RULES
+from npuconv.schemas.batch import BatchReport
+from npuconv.schemas.report import Report
+from npuconv.schemas.verify import VerifyReport
 from npuconv.target import Target, builtin_names
 from npuconv.target.facts import FACTS
 from npuconv.target.limit import Limit, Relation
@@ -63,9 +68,33 @@ def pages() -> dict[Path, str]:
             texts[REFERENCE / f"command_{name}.md"] = f"{NOTE}{_command(command, context, name)}"
     texts[ROOT / "src" / "npuconv" / "keywords.py"] = keywords.module()
     for name in schemas.NAMES:
-        text = json.dumps(schemas.load(name), indent=2, sort_keys=True)
-        texts[REFERENCE / f"{name}.schema.json"] = f"{text}\n"
+        path = ROOT / "src" / "npuconv" / "schemas" / f"{name}.schema.json"
+        texts[path] = json.dumps(_schema(name), indent=2, sort_keys=True) + "\n"
     return texts
+
+
+def _schema(name: str) -> dict[str, Any]:
+    """Return the schema of that name, with the codes and passes that exist now."""
+    models: dict[str, Any] = {
+        "report": Report, "config": Options, "batch": JobsFile, "target": Target,
+    }  # fmt: skip
+    schema = models[name].model_json_schema(by_alias=True)
+    if name == "report":
+        _complete_report(schema["$defs"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _complete_report(definitions: dict[str, Any]) -> None:
+    """Add the reports of verify and batch, and the codes and names of rules and passes."""
+    for model in (VerifyReport, BatchReport):
+        schema = model.model_json_schema(by_alias=True)
+        definitions |= schema.pop("$defs")
+        definitions[model.__name__] = schema
+    finding = definitions["FindingInfo"]["properties"]
+    finding["code"]["enum"] = sorted(rule.code for rule in RULES)
+    finding["name"]["enum"] = RULES.names()
+    for name in ("Rewrite", "Refusal"):
+        definitions[name]["properties"]["pass"]["enum"] = PASSES.names()
 
 
 def _rules() -> str:

@@ -29,7 +29,7 @@ from npuconv.version import Format as Format
 Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
-    "host-padding", "input-grid", "range-margin",
+    "host-padding", "range-margin",
     "clipping", "gptq-rounding", "bias-correction",
 ]  # fmt: skip
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion", "slices"]

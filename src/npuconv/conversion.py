@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 
 from npuconv import files
-from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.errors import UnsupportedModelError
 from npuconv.model import save
 from npuconv.model.store import Store
 from npuconv.schemas import report as schema
+
+if TYPE_CHECKING:
+    from npuconv.emit.tflite.translate import TfliteFile
 
 
 @dataclass(frozen=True)

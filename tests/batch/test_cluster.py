@@ -72,7 +72,7 @@ def jobs(write, *models, output="build"):
 
 
 @pytest.mark.e2e
-def test_the_same_bytes(models, write, near, monkeypatch):
+def test_the_same_bytes(models, write, cluster, near, monkeypatch):
     """Results are equal on this machine, on two workers and on threads of a scheduler."""
     names = ["models/good.onnx", "models/refused.onnx", "models/corrupt.onnx"]
     reports, trees = [], []
@@ -82,7 +82,7 @@ def test_the_same_bytes(models, write, near, monkeypatch):
         reports.append([(job.name, job.status, job.message) for job in report.jobs])
         trees.append(tree(models / output))
 
-    add("workers", local_cluster=2)
+    add("workers", scheduler=cluster.scheduler_address)
     add("threads", scheduler=near)
     run_in_process(monkeypatch)  # from here on: jobs on threads of the cluster are processes
     add("here")
@@ -135,7 +135,7 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 
 
 @pytest.mark.e2e
-def test_a_job_that_kills_workers(mischief, write):
+def test_a_job_that_kills_workers(mischief, write, request):
     """A job that kills two workers is given up, and the others are done."""
     (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
     for name in ("murder", "m0", "m1"):
@@ -143,7 +143,8 @@ def test_a_job_that_kills_workers(mischief, write):
     path = write(
         "version: 1\ndefaults: {format: float}\njobs: [{model: [m0.onnx, murder.onnx, m1.onnx]}]\n"
     )
-    report = npuconv.run_batch(path, local_cluster=2)
+    cluster = request.getfixturevalue("cluster")  # its workers have the hook
+    report = npuconv.run_batch(path, scheduler=cluster.scheduler_address)
     found = {job.name: job.status for job in report.jobs}
     assert found == {"m0": "converted", "murder": "lost", "m1": "converted"}
     assert report.jobs[1].message == "2 workers died while they ran it; given up"
@@ -235,7 +236,7 @@ class LostClient:
 def test_a_scheduler_that_is_lost(models, write, monkeypatch):
     """Jobs that have not ended are lost, and tried again by the next run."""
     monkeypatch.setattr(
-        "npuconv.batch.cluster._connect", lambda _settings: contextlib.nullcontext(LostClient())
+        "npuconv.batch.cluster._connect", lambda _scheduler: contextlib.nullcontext(LostClient())
     )
     report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler="tcp://x:1")
     (job,) = report.jobs
@@ -255,5 +256,5 @@ def test_no_dask(models, write, monkeypatch):
     """The message says how to install Dask."""
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(UsageError, match=r"npuconv\[distributed\]"):
-        npuconv.run_batch(jobs(write, "models/good.onnx"), local_cluster=2)
+        npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler="tcp://x:1")
     assert models

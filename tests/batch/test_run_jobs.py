@@ -164,7 +164,6 @@ def test_leftovers_are_swept(models, write):
         ({"threads": 0}, "threads: must be at least 1"),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"memory": "1 elephant"}, "memory: '1 elephant' is not a size"),
-        ({"scheduler": "tcp://x:1", "local_cluster": 2}, "exclude each other"),
     ],
 )
 def test_settings(models, write, keywords, said):

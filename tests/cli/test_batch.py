@@ -144,7 +144,7 @@ def test_a_plan_finds_missing_samples(cli, jobs, folder):
 def test_a_plan_finds_missing_packages(cli, jobs, monkeypatch):
     """Dask, which a cluster needs."""
     monkeypatch.setitem(sys.modules, "distributed", None)
-    done = cli("batch", jobs, "--dry-run", "--local-cluster", "2")
+    done = cli("batch", jobs, "--dry-run", "--scheduler", "tcp://x:1")
     assert done.code == 2
     assert "npuconv[distributed]" in done.error
 

@@ -30,8 +30,8 @@ def test_pass(cli):
 def test_each(cli, name):
     """Rules and passes can be explained by code or name, in every form."""
     assert cli("explain", name).out
-    assert cli("explain", name, "--format", "markdown").out.startswith("## ")
-    json.loads(cli("explain", name, "--format", "json").out)
+    assert cli("explain", name, "--output-format", "markdown").out.startswith("## ")
+    json.loads(cli("explain", name, "--output-format", "json").out)
 
 
 def test_listing(cli):
@@ -59,15 +59,15 @@ def test_the_beginning_of_several(cli, start):
     rows = [line.split()[:2] for line in done.out.splitlines()[:-2]]
     assert len(rows) > 1
     assert all(any(cell.lower().startswith(start.lower()) for cell in row) for row in rows)
-    found = json.loads(cli("explain", start, "--format", "json").out)
+    found = json.loads(cli("explain", start, "--output-format", "json").out)
     assert len(found["rules"]) + len(found["passes"]) == len(rows)
-    assert cli("explain", start, "--format", "markdown").out.count("\n## ") == len(rows) - 1
+    assert cli("explain", start, "--output-format", "markdown").out.count("\n## ") == len(rows) - 1
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
 def test_all(cli, form):
     """--all explains everything."""
-    done = cli("explain", "--all", "--format", form)
+    done = cli("explain", "--all", "--output-format", form)
     assert done.code == 0
     assert all(r.name in done.out for r in RULES)
     if form == "json":
@@ -100,14 +100,17 @@ def test_an_example_of_each_kind(cli):
     assert found.startswith("  # target: operators: {Conv: {limits: {kernel_h: {max: 3}}}}\n")
     assert "  weight w: float[4,3,5,5]\n  y = Conv (x, w)\n" in found
     assert "  weight w: float[4,3,3,3]\n  y = Conv (x, w)\n" in silent
-    shown = json.loads(cli("explain", "SHP006", "--format", "json").out)["example"]
+    shown = json.loads(cli("explain", "SHP006", "--output-format", "json").out)["example"]
     assert shown["fires"]["model"] != shown["silent"]["model"]
     assert shown["fires"]["target"] == shown["silent"]["target"]
-    assert "```text\n# target: " in cli("explain", "SHP006", "--format", "markdown").out
+    assert "```text\n# target: " in cli("explain", "SHP006", "--output-format", "markdown").out
 
 
 def test_all_of_it_for_programs(cli):
     """No name gives everything in a document, as --all does; text only is a list."""
-    assert cli("explain", "--format", "json").out == cli("explain", "--all", "--format", "json").out
-    assert cli("explain", "--format", "markdown").out.startswith("#")
+    assert (
+        cli("explain", "--output-format", "json").out
+        == cli("explain", "--all", "--output-format", "json").out
+    )
+    assert cli("explain", "--output-format", "markdown").out.startswith("#")
     assert cli("explain").out != cli("explain", "--all").out

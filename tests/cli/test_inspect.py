@@ -56,7 +56,7 @@ def test_names_of_dimensions_stand_apart(cli, folder):
 
 def test_json(cli, model):
     """JSON has the same numbers, for programs."""
-    done = cli("inspect", model, "--format", "json")
+    done = cli("inspect", model, "--output-format", "json")
     found = json.loads(done.out)
     assert done.code == 0
     assert found["parameters"] == 1422
@@ -70,9 +70,9 @@ def test_input_shape(cli, folder):
     """Costs are unknown while the extents are, and known when they are given."""
     onnx.save(Net(x=("N", 3, "H", "W")).conv("x").model(), folder / "m.onnx")
     assert "unknown (dynamic shape)" in cli("inspect", "m.onnx").out
-    found = json.loads(cli("inspect", "m.onnx", "--format", "json").out)
+    found = json.loads(cli("inspect", "m.onnx", "--output-format", "json").out)
     assert found["macs"] is None
-    done = cli("inspect", "m.onnx", "--input-shape", "x=1,3,8,8", "--format", "json")
+    done = cli("inspect", "m.onnx", "--input-shape", "x=1,3,8,8", "--output-format", "json")
     assert json.loads(done.out)["macs"] == 4 * 3 * 9 * 36
 
 

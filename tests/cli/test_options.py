@@ -72,9 +72,9 @@ def test_flags():
 
 def test_repeated_flags():
     """A flag that takes a list may be repeated: all its values count."""
-    steps = ("gptq-rounding", "clipping,input-grid")
+    steps = ("gptq-rounding", "clipping,range-margin")
     found = collect(None, {"without": steps, "ignore": ("SHP001", "DTY")})
-    assert found.without == ("gptq-rounding", "clipping", "input-grid")
+    assert found.without == ("gptq-rounding", "clipping", "range-margin")
     assert found.ignore == ("SHP001", "DTY")
     assert flags(convert)["--without"].multiple
 

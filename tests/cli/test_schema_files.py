@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,7 +80,7 @@ def reports():
 
 @pytest.fixture(scope="module")
 def schema():
-    return schemas.load("report")
+    return json.loads(schemas.text("report"))
 
 
 @pytest.mark.parametrize(("name", "report"), reports().items())
@@ -119,20 +118,13 @@ def test_every_code_is_known(schema):
 
 
 @pytest.mark.parametrize("name", schemas.NAMES)
-def test_the_files_are_up_to_date(name):
-    """The page of the reference is what the models say now."""
-    page = Path(__file__).parents[2] / "docs" / "reference" / f"{name}.schema.json"
-    assert json.loads(page.read_text("utf-8")) == schemas.load(name)
-
-
-@pytest.mark.parametrize("name", schemas.NAMES)
 def test_every_schema_names_its_dialect(name):
     """Editors read the dialect."""
-    assert schemas.load(name)["$schema"].startswith("https://json-schema.org/")
+    assert json.loads(schemas.text(name))["$schema"].startswith("https://json-schema.org/")
 
 
 def test_options_fit_their_schema():
     """The defaults are valid by the schema of a config file."""
-    schema = schemas.load("config")
+    schema = json.loads(schemas.text("config"))
     check(Options().model_dump(mode="json"), schema, schema)
     assert not fits({"mehtod": "mse"}, schema, schema)

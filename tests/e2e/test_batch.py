@@ -109,16 +109,20 @@ def test_real_models(jobs):
 @pytest.mark.sweep  # make test splits the calibration of a model of ours: tests/batch
 def test_calibrated_by_two_workers(tmp_path, monkeypatch):
     """The same ranges and the same bytes as on this machine."""
-    pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     x = np.load(SHARED / "data/kws500.npz")["x"][:200]
     np.save(tmp_path / "samples.npy", x.reshape(-1, 49, 10, 1).astype(np.float32))
     (tmp_path / "m.onnx").symlink_to(SHARED / "models/mlperf_tiny_kws_dscnn/model.onnx")
     found = {}
-    for name, keywords in {"here": {}, "cluster": {"local_cluster": 2}}.items():
-        text = f"version: 1\njobs: [{{model: m.onnx, calibration: samples.npy}}]\noutput: {name}\n"
-        (tmp_path / f"{name}.yaml").write_text(text)
-        (job,) = npuconv.run_batch(tmp_path / f"{name}.yaml", **keywords).jobs
-        assert job.status == "converted", job.message
-        found[name] = tree(tmp_path / name), job.report.quantization.tensors
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    )
+    with cluster:
+        for name, scheduler in {"here": None, "cluster": cluster.scheduler_address}.items():
+            jobs = f"jobs: [{{model: m.onnx, calibration: samples.npy}}]\noutput: {name}\n"
+            (tmp_path / f"{name}.yaml").write_text(f"version: 1\n{jobs}")
+            (job,) = npuconv.run_batch(tmp_path / f"{name}.yaml", scheduler=scheduler).jobs
+            assert job.status == "converted", job.message
+            found[name] = tree(tmp_path / name), job.report.quantization.tensors
     assert found["here"] == found["cluster"]

@@ -47,8 +47,8 @@ def states(one: LegalModel, steps: tuple[str, ...] = ()) -> tuple[QuantState, Qu
     """Return the state before and after the step."""
     feeds = random_feeds(one.model, 8)
     seen = Calibration(watch(one, feeds), {})
-    before = choose_encodings(one, seen, {})
-    return before, clip_ranges(without(one, *steps), seen, {}, before, feeds)  # type: ignore[arg-type]
+    before = choose_encodings(one, seen)
+    return before, clip_ranges(without(one, *steps), seen, before, feeds)  # type: ignore[arg-type]
 
 
 def test_a_loud_channel_that_nothing_hangs_on():

@@ -1,16 +1,13 @@
-"""Padding and offsets on the host: decided on a few samples, before calibration."""
+"""Padding on the host: decided on a few samples, before calibration."""
 
 from __future__ import annotations
 
 from functools import cache
 
 import numpy as np
-import onnx
 import pytest
 
 import npuconv
-from npuconv import executor
-from npuconv.arithmetic.grid import Grid
 from npuconv.legalize.legal import LegalModel
 from npuconv.partition.crossings import transitions
 from npuconv.quantize.host_prep import gain, prepare_host
@@ -20,8 +17,6 @@ from support.plans import planned
 from support.target_files import NUMBERS, chip
 
 UNIT = np.random.default_rng(0).uniform(0, 1, (16, 3, 16, 16)).astype(np.float32)
-PIXELS = np.random.default_rng(1).integers(0, 256, (16, 3, 16, 16)).astype(np.float32)
-SIGNED = PIXELS / np.float32(127.5) - np.float32(1)
 PADS = {"pads": [1] * 4}
 HOST = {
     "unlisted_operators": "host",
@@ -31,10 +26,8 @@ STORED_0 = {"limits": {"pad_value": {"equals": 0}}}  # limits of a Conv that pad
 X = (1, 3, 16, 16)
 
 
-def prepared(
-    built: Net, x: np.ndarray = UNIT, **options: object
-) -> tuple[LegalModel, dict[str, Grid]]:
-    """The graph after what the host does, and the grids that are left."""
+def prepared(built: Net, x: np.ndarray = UNIT, **options: object) -> LegalModel:
+    """The graph with the pads of the host."""
     model = read(built.model())
     graph = planned(model, context(**{"pad_on_host": "host", **options}))
     return prepare_host(graph, [{"x": one[None]} for one in x])
@@ -46,7 +39,7 @@ def fired(graph: LegalModel, name: str) -> list[str]:
 
 
 def padded(built: Net, x: np.ndarray = UNIT, **options: object) -> list[str]:
-    return fired(prepared(built, x, **options)[0], "pad-on-host")
+    return fired(prepared(built, x, **options), "pad-on-host")
 
 
 # Padding
@@ -56,7 +49,7 @@ def on_chip(*ops: str, conv: dict = STORED_0) -> list[str]:
     """Convolutions whose pads become a Pad, where the device computes these operators."""
     model, ctx = read(net().model()), context(pad_on_host="host")
     ctx.target = chip("", also={"operators": {"Conv": conv, **{op: {} for op in ops}}, **HOST})
-    graph = prepare_host(planned(model, ctx), [{"x": one[None]} for one in UNIT])[0]
+    graph = prepare_host(planned(model, ctx), [{"x": one[None]} for one in UNIT])
     return fired(graph, "pad-on-host")
 
 
@@ -84,7 +77,7 @@ def test_what_an_operator_reads_too_crosses_once():
     ctx.target = chip("", also={"operators": {op: {} for op in ops}, **HOST})
     graph = planned(model, ctx)
     before = transitions(graph.model, graph.plan)
-    graph = prepare_host(graph, [{"x": one[None]} for one in UNIT])[0]
+    graph = prepare_host(graph, [{"x": one[None]} for one in UNIT])
     assert before == transitions(graph.model, graph.plan) == 2
 
 
@@ -100,7 +93,7 @@ def test_gain():
 def test_the_host_pads_what_it_makes():
     """Both tensors, and the graph is planned anew; the numbers stay."""
     before = net().model()
-    graph, _ = prepared(net())
+    graph = prepared(net())
     assert fired(graph, "pad-on-host") == ["a", "b"]
     assert [conv.attrs["pads"] for conv in graph.plan.convolutions] == [[0] * 4] * 2
     assert all(conv in graph.model.nodes("Conv") for conv in graph.plan.convolutions)
@@ -175,7 +168,7 @@ def test_what_others_read_without_pads():
     side = Net(x=X).conv("x", (4, 3, 3, 3), name="a", to="y", **PADS)
     side.conv("x", (4, 3, 1, 1), name="b", to="z").output("y", "z")
     assert padded(side) == []
-    graph, _ = prepared(side, pad_on_host="all")
+    graph = prepared(side, pad_on_host="all")
     (record,) = graph.log.rewrites
     assert (record.node, record.note) == ("a", f"{3 * 18 * 18} bytes more cross to the device")
     assert {conv.name: conv.inputs[0].name == "x" for conv in graph.plan.convolutions} == {
@@ -198,78 +191,14 @@ def test_no_host():
         ctx = context()
         ctx.target = builtin().model_copy(update={"unlisted_operators": word})
         graph = planned(read(built.model()), ctx)
-        graph = prepare_host(graph, [{"x": one[None]} for one in SIGNED])[0]
+        graph = prepare_host(graph, [{"x": one[None]} for one in UNIT])
         found[word] = [record.pass_name for record in graph.log.rewrites]
-    assert found == {"error": [], "host": ["pad-on-host", "align-input"]}
+    assert found == {"error": [], "host": ["pad-on-host"]}
 
 
 def test_samples_on_which_the_model_does_not_run():
     """Calibration says why; here nothing is known."""
     assert padded(net(), np.zeros((2, 5, 16, 16), np.float32)) == []
-
-
-# Inputs on a grid
-
-
-def plain(**attrs) -> Net:
-    return Net(x=X).conv("x", (4, 3, 3, 3), name="a", **attrs)
-
-
-def moved(built: Net, x: np.ndarray = SIGNED, **options: object) -> list[str]:
-    return fired(prepared(built, x, **options)[0], "align-input")
-
-
-@pytest.mark.parametrize("attrs", [{}, PADS], ids=["bare", "padded"])
-def test_pixels_that_are_half_a_step_off(attrs):
-    """Pixels are moved, and padded by the host if need be; the grid goes with the tensor."""
-    graph, grids = prepared(plain(**attrs), SIGNED)
-    assert fired(graph, "align-input") == ["a"]
-    (conv,) = graph.plan.convolutions
-    assert set(grids) == {conv.inputs[0].name} != {"x"}
-    (own,) = grids.values()
-    assert own.steps == pytest.approx(1 / 127.5, rel=1e-3)
-    same_numbers(plain(**attrs).model(), graph.model)
-
-
-@pytest.mark.parametrize("scale", [1, 1 / 255])
-def test_what_is_aligned_already(scale):
-    """Pixels as they are, and pixels over 255: nothing is moved, and there is a grid."""
-    graph, grids = prepared(plain(), (PIXELS * np.float32(scale)).astype(np.float32))
-    assert not graph.log.rewrites
-    assert grids["x"].steps == pytest.approx(scale, rel=1e-3)
-
-
-def test_normalized_in_the_model_and_channels_last():
-    """Host operators before the first layer are taken into account."""
-    built = Net(x=(1, 16, 16, 3)).op("Cast", "x")
-    built.nodes[-1].attribute.add(name="to", i=onnx.TensorProto.FLOAT, type=2)
-    built.op("Div", built.last, built.constant(np.float32(127.5)))
-    built.op("Sub", built.last, built.constant(np.ones(3, np.float32)))
-    built.op("Transpose", perm=[0, 3, 1, 2]).conv("", (4, 3, 3, 3), name="a")
-    assert moved(built, np.moveaxis(PIXELS, 1, 3).copy()) == ["a"]
-
-
-def test_not_where_nobody_can():
-    """The user gives integers, or the device pads; or it is not to be done."""
-    assert moved(plain(**PADS), io="int8") == []
-    assert moved(plain(**PADS), pad_on_host="never") == []
-    assert moved(plain(), without=("input-grid",)) == []
-    assert prepared(plain(), PIXELS, without=("input-grid",))[1] == {}
-
-
-def test_not_where_there_is_no_grid():
-    """Behind a Sigmoid, or with a little noise on every pixel."""
-    assert moved(Net(x=X).op("Sigmoid").conv("", (4, 3, 3, 3), name="a")) == []
-    noise = np.random.default_rng(1).normal(0, 1e-3, SIGNED.shape).astype(np.float32)
-    assert moved(plain(), SIGNED + noise) == []
-
-
-def test_the_sum_of_two_inputs():
-    """Each input has a grid, and the sum of both has another."""
-    built = Net(x=X, z=X).op("Add", "x", "z").conv("", (4, 3, 3, 3))
-    graph = planned(read(built.model()))
-    feeds = [{"x": one[None], "z": one[None] * np.float32(0.3)} for one in SIGNED]
-    assert prepare_host(graph, feeds)[1] == {}
 
 
 # From the samples to the integers
@@ -297,29 +226,3 @@ def test_both_forms_hold_the_same():
     """Explicit conversions compute about the same numbers."""
     both = [converted(form=form).report.accuracy.sqnr_db for form in ("qoperator", "qdq")]
     assert both[0] == pytest.approx(both[1], abs=1)
-
-
-def integers(result: npuconv.Conversion, x: np.ndarray) -> np.ndarray:
-    """Return the integers that the first convolution of the int8 model reads."""
-    name = next(n.input[0] for n in result.model.graph.node if n.op_type == "QLinearConv")
-    session = executor.Session(executor.with_outputs(result.model, [name]))
-    return np.concatenate([session.run({"x": row[None]}, [name])[name] for row in x])
-
-
-@pytest.mark.parametrize("attrs", [{}, PADS], ids=["bare", "padded"])
-def test_every_pixel_has_an_integer(attrs):
-    """Half a step off 0, they were two to an integer."""
-    # The zeros around it lie between two steps, which is worth a step of another size.
-    options = {"ignore": ["OPS"]}
-    result = npuconv.convert(plain(**attrs).model(), calibration={"x": SIGNED}, **options)
-    inner = slice(1, -1) if attrs else slice(None)
-    np.testing.assert_array_equal(integers(result, SIGNED)[:, :, inner, inner], PIXELS - 128)
-
-
-def test_samples_that_do_not_agree():
-    """Four lie on the grid, the others do not: ranges are as without."""
-    x = SIGNED.copy()
-    x[6:] += np.random.default_rng(2).normal(0, 0.1, x[6:].shape).astype(np.float32)
-    report = npuconv.convert(plain().model(), calibration={"x": x}, ignore=["OPS"]).report
-    assert "exact" not in {t.method for t in report.quantization.tensors}
-    assert report.accuracy.sqnr_db > 35

@@ -57,7 +57,7 @@ def crossed(
     graph = planned(read(built.model()), context(**{"pad_on_host": "auto"} | options))
     feeds = list(feeds) or [{"x": one[None]} for one in hills()[:8]]
     seen = calibrated(graph, feeds)
-    before = choose_encodings(graph, seen, {})
+    before = choose_encodings(graph, seen)
     ends, points = with_logit_outputs(graph.proto()), quant_points(graph, before)
     found = sensitivity.measure(ends, points, feeds, 4)
     graph, after, _ = pad_between_layers(graph, seen, before, found)
@@ -220,7 +220,7 @@ def test_what_is_left_of_the_error():
     graph = planned(read(net().model()), context(pad_on_host="auto"))
     feeds = [{"x": one[None]} for one in hills()[:8]]
     seen = calibrated(graph, feeds)
-    state = choose_encodings(graph, seen, {})
+    state = choose_encodings(graph, seen)
 
     def measured(graph: LegalModel, state: QuantState) -> sensitivity.Sensitivity:
         points = quant_points(graph, state)

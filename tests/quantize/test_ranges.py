@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
-from npuconv.arithmetic.grid import Grid
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose, choose_encodings, entropy_limit, percentile_limit
 from npuconv.quantize.scale_constraints import ScaleConstraints
@@ -211,22 +210,18 @@ def test_channels_that_are_alike_are_one():
         )
 
 
-def chosen(*, grid: bool = True, **options: object) -> QuantState:
+def chosen(**options: object) -> QuantState:
     """Return the encoding of a layer of integers between -40 and 199."""
     model = read(image().model())
     graph = planned(model, context(**options))
     rng = np.random.default_rng(2)
     pixels = [{"x": rng.integers(-40, 200, (1, 3, 8, 8)).astype(np.float32)} for _ in range(40)]
-    grids = {"x": Grid(np.ones(3), np.zeros(3))} if grid else {}
-    return choose_encodings(graph, Calibration(watch(graph, pixels), {}), grids)
+    return choose_encodings(graph, Calibration(watch(graph, pixels), {}))
 
 
 def test_how_it_was_chosen():
-    """Groups have the method of the options, or a grid if values lie on one."""
-    found = chosen()
-    assert set(found.methods) == {"x", "a"}
-    assert found.methods["x"] == "exact"
-    assert found.encodings["x"].scales.tolist() == [1]
+    """Groups have the method of the options."""
+    assert chosen().methods == {"x": "minmax", "a": "minmax"}
     assert set(chosen(method="mse").methods.values()) == {"mse"}
 
 
@@ -239,7 +234,7 @@ def test_a_file_says_one_zero_point_for_what_shares_integers():
     net.conv("b", (2, 1, 1, 1), to="y").conv("b_1", (2, 3, 1, 1), to="z").output("y", "z")
     graph = planned(read(net.model()), context(format="tflite"))
     stats = watch(graph, random_feeds(graph.model))
-    found = choose_encodings(graph, Calibration(stats, {}), {}).encodings
+    found = choose_encodings(graph, Calibration(stats, {})).encodings
     assert len({int(zero) for zero in found["a"].zeros}) > 1
     assert found["b"].zeros[0] != 0
     assert [found[name].nominal_zero for name in ("a", "b", "b_1")] == [0, 0, 0]
@@ -261,7 +256,7 @@ def test_no_zero_point_is_0_for_a_compiler_that_rescales_it(bias: tuple[int, ...
         })  # fmt: skip
         graph = planned(read(net.model()), ctx)
         stats = watch(graph, [{"x": x.reshape(1, 1, 8, 8)}])
-        found.append(choose_encodings(graph, Calibration(stats, {}), {}).encodings)
+        found.append(choose_encodings(graph, Calibration(stats, {})).encodings)
     before, after = found
     assert [before["x"].nominal_zero, after["x"].nominal_zero] == [0, -1]
     assert [before["x"].zeros.tolist(), after["x"].zeros.tolist()] == [[0], [-1]]
@@ -270,10 +265,8 @@ def test_no_zero_point_is_0_for_a_compiler_that_rescales_it(bias: tuple[int, ...
 
 
 def test_steps_that_are_left_out():
-    """Neither grids nor margins."""
-    full, bare = chosen(), chosen(grid=False, without=("range-margin",))
-    assert set(bare.methods.values()) == {"minmax"}
-    assert not np.array_equal(bare.encodings["x"].scales, full.encodings["x"].scales)
+    """No margins."""
+    full, bare = chosen(), chosen(without=("range-margin",))
     assert (bare.encodings["a"].scales <= full.encodings["a"].scales).all()
     assert (bare.encodings["a"].scales < full.encodings["a"].scales).any()
 
@@ -304,7 +297,7 @@ def test_tensors_of_a_sum_have_one_scale_each(zero_points: list[int]):
     ctx.target = chip("", also={"operators": {"Conv": {}, "Add": {}}, "activations": numbers})
     model = read(net.model())
     stats = watch(graph := planned(model, ctx), random_feeds(model))
-    encodings = choose_encodings(without(graph, *AS_SEEN), Calibration(stats, {}), {}).encodings
+    encodings = choose_encodings(without(graph, *AS_SEEN), Calibration(stats, {})).encodings
     for name in ("a_made", "b_made", "sum"):
         encoding, largest = encodings[name], np.abs([stats[name].lows, stats[name].highs]).max()
         assert encoding.axis is None

@@ -210,7 +210,7 @@ def test_only_some_layers():
     model = read(net.model())
     graph = planned(model)
     seen = calibrated(graph, random_feeds(model, 8))
-    state = choose_encodings(graph, seen, {})
+    state = choose_encodings(graph, seen)
     one = round_weights(graph, seen.hessians, state, only={"b"})
     assert set(one.roundings) == {"b"}
     both = round_weights(graph, seen.hessians, one, only={"a"})

@@ -6,11 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.arithmetic.encoding import scales_for
-from npuconv.arithmetic.grid import Grid
 from npuconv.ops.tables import TableStep, chain
 from npuconv.partition.placement import make_plan
-from npuconv.quantize.ranges import choose
 from npuconv.quantize.scale_constraints import (
     ConstraintBuilder,
     Functions,
@@ -30,7 +27,7 @@ def of(proto: onnx.ModelProto, **options: object) -> dict[str, ScaleConstraints]
     """Constraints by the name of their group."""
     model = read(proto)
     graph, feeds = planned(model, context(**options)), random_feeds(model, 40)
-    constraints = ConstraintBuilder(graph, watch(graph, feeds), {})
+    constraints = ConstraintBuilder(graph, watch(graph, feeds))
     return {group.name: constraints(group) for group in graph.plan.groups}
 
 
@@ -149,7 +146,7 @@ def test_what_the_host_makes_has_no_tail():
     model = read(image().model())
     graph, feeds = planned(model), random_feeds(model, 40)
     stats = watch(graph, feeds)
-    constraints = ConstraintBuilder(graph, stats, {})
+    constraints = ConstraintBuilder(graph, stats)
     found = {group.name: constraints(group) for group in graph.plan.groups}
     for name, tails in (("x", False), ("a", True)):
         lows, highs = with_margin(stats[name], [0] * stats[name].channels, tails=tails)
@@ -157,68 +154,6 @@ def test_what_the_host_makes_has_no_tail():
         np.testing.assert_array_equal(found[name].lows, lows)
         other = with_margin(stats[name], [0] * stats[name].channels, tails=not tails)
         assert not np.array_equal(other[1], highs)
-
-
-# Values on a grid
-
-
-X = np.random.default_rng(2).integers(-40, 200, (40, 1, 3, 8, 8)).astype(np.float32)
-
-
-def on_grid(grid: Grid | None, x=X, **attrs) -> ScaleConstraints:
-    """The constraints of the input, given its grid."""
-    graph = planned(read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="a", **attrs).model()))
-    stats = watch(graph, [{"x": one} for one in x])
-    grids = {} if grid is None else {"x": grid}
-    (group,) = (group for group in graph.plan.groups if group.name == "x")
-    return ConstraintBuilder(graph, stats, grids)(group)
-
-
-def grid(*steps: float) -> Grid:
-    return Grid(np.asarray(steps), np.zeros(3))
-
-
-def test_channels_on_a_grid():
-    """Their range has 256 levels, one to a step; the others keep theirs."""
-    found = on_grid(grid(1, 0, 1))
-    assert found.exact is not None
-    lows, highs = found.exact
-    np.testing.assert_allclose((highs - lows)[[0, 2]], 255)
-    assert (lows[1], highs[1]) == (found.lows[1], found.highs[1])
-    scales, zeros = scales_for(lows, highs, np.zeros(3, bool))
-    assert scales[[0, 2]].tolist() == [1, 1]
-    assert np.all(-128 - zeros[[0, 2]] <= -40)
-
-
-def test_it_is_chosen():
-    """The grid makes no error, so nothing is better."""
-    found = on_grid(grid(1, 1, 1))
-    choice = choose(found, "auto")
-    assert choice.method == "exact"
-    np.testing.assert_array_equal(choice.scales, 1)
-
-
-@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
-def test_a_method_that_was_asked_for_stays(method):
-    """A requested method chooses all ranges."""
-    assert choose(on_grid(grid(1, 1, 1)), method).method == method
-
-
-@pytest.mark.parametrize(
-    ("one", "x", "attrs"),
-    [
-        (None, X, {}),
-        (grid(1, 1, 1), X, {"pads": [1] * 4}),
-        (grid(1, 1, 1), X + 0.3, {}),
-        (grid(1, 1, 1), 2 * X, {}),
-        (grid(0, 0, 0), X, {}),
-        (Grid(np.ones(1), np.zeros(1)), X, {}),
-    ],
-    ids=["none", "padded", "off", "too-many-levels", "no-step", "other-channels"],
-)
-def test_nothing_exact(one, x, attrs):
-    """Such values have no exact range."""
-    assert on_grid(one, x, **attrs).exact is None
 
 
 OPS = ("Conv", "Add", "Mul", "Clip", "HardSwish", "Sigmoid", "GlobalAveragePool")

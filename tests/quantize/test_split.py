@@ -78,27 +78,6 @@ def test_zeros_behind_tiles_bind_no_zero_point():
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-@pytest.mark.parametrize("pads", [[0] * 4, [1, 1, 1, 2]])
-@pytest.mark.parametrize("limit", ["in_h=7", "weight_n=4", "stride_h=1", "in_n=1"])
-def test_fragments_keep_the_grid_of_pixels(limit, pads):
-    """The host moves and pads the whole image: every part of it is exact."""
-    pixels = np.random.default_rng(2).integers(0, 256, (4, 2, 4, 12, 12)).astype(np.float32)
-    samples = [{"x": one / np.float32(127.5) - np.float32(1)} for one in pixels]
-    model = Net(x=pixels[0].shape).conv("x", (8, 4, 3, 3), pads=pads, strides=[2, 2]).model()
-    wanted, found = (made(model, *m, samples=samples)[1] for m in ([], [limit]))
-    for a, b in zip(wanted, found, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
-
-
-def test_every_part_takes_back_what_its_channels_were_moved_by():
-    """Parts of a sum have an offset each; only the first has the bias."""
-    pixels = np.random.default_rng(2).integers(0, 256, (4, 1, 4, 6, 6)).astype(np.float32)
-    samples = [{"x": one / np.float32(127.5) - np.float32(1)} for one in pixels]
-    model = Net(x=pixels[0].shape).conv("x", (2, 4, 1, 1)).model()
-    wanted, found = (made(model, *m, samples=samples)[1] for m in ([], ["in_c=2"]))
-    assert abs(np.mean(np.subtract(wanted, found))) < 0.002 * np.abs(wanted).max()
-
-
 def test_the_host_pads_one_half():
     """The other half alone is cut into int8: only its channels have scales."""
     built = Net(x=SAMPLES[0]["x"].shape).conv("x", (6, 6, 3, 3), pads=[1] * 4, to="a")

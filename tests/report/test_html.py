@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
+from jinja2 import Environment
 
 from npuconv.report import html
 from npuconv.report.html import as_code
@@ -188,3 +190,20 @@ def test_backticks_are_code(text, wanted):
 def test_hidden_characters_are_visible():
     """A character that acts on the page becomes its escape."""
     assert "\u202e" not in as_code("`\u202eevil`")
+
+
+def test_compiled_templates(monkeypatch, tmp_path):
+    """Bytecode of templates is written where Python writes that of modules, and read again."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    environment = html._environment.__wrapped__
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    environment().get_template("macros.html.j2")
+    assert not list(tmp_path.rglob("*.pyc"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    environment().get_template("macros.html.j2")
+    (path,) = tmp_path.rglob("*.pyc")
+    monkeypatch.setattr(Environment, "compile", None)
+    environment().get_template("macros.html.j2")
+    path.write_bytes(b"not bytecode")
+    with pytest.raises(TypeError, match="not callable"):
+        environment().get_template("macros.html.j2")

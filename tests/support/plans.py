@@ -111,7 +111,7 @@ def prepare(
     encodings: dict[str, Encoding] = {}
     if graph.plan.groups:
         calibration = Calibration(watch(graph, random_feeds(model)), {})
-        encodings = dict(choose_encodings(without(graph, *AS_SEEN), calibration, {}).encodings)
+        encodings = dict(choose_encodings(without(graph, *AS_SEEN), calibration).encodings)
         encodings |= {name: Encoding.plain(scale) for name, scale in plain.items()}
     ctx.emission = Emission.from_plan(graph.plan, encodings, {})
     return graph
@@ -137,7 +137,7 @@ def quantized(proto: onnx.ModelProto, feeds: Feeds = (), **options: object) -> Q
     model = read(proto)
     graph, feeds = planned(model, context(**options)), list(feeds) or random_feeds(model, 8)
     calibration = calibrated(graph, feeds)
-    state = round_weights(graph, calibration.hessians, choose_encodings(graph, calibration, {}))
+    state = round_weights(graph, calibration.hessians, choose_encodings(graph, calibration))
     return Quantized(graph, state, calibration.hessians, feeds)
 
 

@@ -8,7 +8,6 @@
 ``whole``          whole numbers that kernels compute with, as arrays or as nodes of a graph
 ``rescaling``      requantization of whole numbers to int8
 ``gemmlowp``       requantization of TFLite's reference kernels
-``grid``           channels whose values are whole steps apart
 ``statistics``     statistics of a tensor by channel
 ``metrics``        error of a tensor against another
 """

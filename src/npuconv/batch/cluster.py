@@ -8,7 +8,6 @@ path.
 
 from __future__ import annotations
 
-import contextlib
 import queue
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 
 from npuconv.batch import local
 from npuconv.batch.fingerprint import tools
-from npuconv.batch.job import Event, Job, Outcome, Settings, from_json, to_json
+from npuconv.batch.job import Event, Job, Outcome, from_json, to_json
 from npuconv.errors import UsageError
 
 _CONNECT_TIMEOUT = "30 s"
@@ -25,7 +24,9 @@ _MAX_RUNS = 2  # number of runs of a job whose workers die
 _MAX_SUBMISSIONS = 10  # number of submissions of a job: other jobs may have killed its workers
 
 
-def run(jobs: Sequence[Job], root: Path, settings: Settings) -> Generator[Event, None, None]:
+def run(
+    jobs: Sequence[Job], root: Path, scheduler: str, *, threads: int = 1
+) -> Generator[Event, None, None]:
     """Run jobs on the workers of a cluster and yield their events.
 
     The running jobs are ended when the caller closes the iterator.
@@ -34,8 +35,8 @@ def run(jobs: Sequence[Job], root: Path, settings: Settings) -> Generator[Event,
         UsageError: Dask is not installed, or the scheduler cannot be reached.
     """
     require_dask()
-    with _connect(settings) as client:
-        yield from _ClusterRun(client, root, settings.threads).events(jobs)
+    with _connect(scheduler) as client:
+        yield from _ClusterRun(client, root, threads).events(jobs)
 
 
 def require_dask() -> None:
@@ -52,24 +53,15 @@ def require_dask() -> None:
         ) from None
 
 
-@contextlib.contextmanager
-def _connect(settings: Settings) -> Iterator[Any]:
-    """Provide a client within a with statement; its end cancels all tasks."""
-    from distributed import Client, LocalCluster
+def _connect(address: str) -> Any:
+    """Return a client, a context manager whose end cancels all tasks."""
+    from distributed import Client
 
-    with contextlib.ExitStack() as stack:
-        address: Any = settings.scheduler
-        if settings.local_cluster:
-            address = stack.enter_context(LocalCluster(
-                n_workers=settings.local_cluster, threads_per_worker=1, host="127.0.0.1",
-                dashboard_address="127.0.0.1:0", silence_logs="CRITICAL",
-            ))  # fmt: skip
-        try:
-            client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
-        except (OSError, ValueError) as error:
-            text = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UsageError(f"scheduler {address}: {text}") from None
-        yield stack.enter_context(client)
+    try:
+        return Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(f"scheduler {address}: {text}") from None
 
 
 class _ClusterRun:

@@ -17,7 +17,6 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
-    model_validator,
 )
 
 from npuconv import yamlio
@@ -85,18 +84,6 @@ class Settings(JobLimits):
     threads: int = Field(1, ge=1)  # threads of each job; last digits of results depend on it
     resume: bool = True  # whether jobs that are done and unchanged are skipped
     scheduler: str | None = None  # address of a Dask scheduler; None: this machine
-    local_cluster: int = Field(0, ge=0)  # workers of a Dask cluster on this machine; 0: no cluster
-
-    @model_validator(mode="after")
-    def _refuse_contradictions(self) -> Settings:
-        if self.scheduler and self.local_cluster:
-            raise ValueError("a scheduler and a local cluster exclude each other")
-        return self
-
-    @property
-    def on_cluster(self) -> bool:
-        """True if jobs run on Dask, False if on this machine."""
-        return bool(self.scheduler or self.local_cluster)
 
     @property
     def at_once(self) -> int:

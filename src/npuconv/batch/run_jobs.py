@@ -122,7 +122,7 @@ class Batch:
         Raises:
             UsageError: the jobs are for a cluster, and Dask is not installed.
         """
-        if self.settings.on_cluster:
+        if self.settings.scheduler:
             cluster.require_dask()
         lacks = {}
         for job in self.jobs:
@@ -157,13 +157,11 @@ class Batch:
             for folder in {(self.root / job.output).parent for job in jobs}:
                 files.sweep(files.make_folder(folder))
                 stack.callback(files.sweep, folder)
-            if jobs and self.settings.on_cluster:
-                events = cluster.run(jobs, self.root, self.settings)
+            threads, scheduler = self.settings.threads, self.settings.scheduler
+            if jobs and scheduler:
+                events = cluster.run(jobs, self.root, scheduler, threads=threads)
             else:
-                events = local.run(
-                    jobs, self.root,
-                    threads=self.settings.threads, at_once=self.settings.at_once,
-                )  # fmt: skip
+                events = local.run(jobs, self.root, threads=threads, at_once=self.settings.at_once)
             for event in stack.enter_context(contextlib.closing(events)):
                 if event.outcome:
                     outcomes[event.job.name] = outcome = self._record(event.job, event.outcome)
@@ -198,7 +196,6 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     memory: int | str | None = None,
     resume: bool = True,
     scheduler: str | None = None,
-    local_cluster: int = 0,
     watcher: Watcher | None = None,
     **options: Unpack[BatchKeywords],
 ) -> BatchReport:
@@ -212,7 +209,6 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         memory: memory limit of a job: bytes, or text as in ``4GiB``.
         resume: skip jobs that are done and unchanged.
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
-        local_cluster: workers of a Dask cluster that is started for this batch.
         watcher: receives the events of each job.
         **options: the keys of ``npuconv.config.Options``: they hold for every job and win
             over the jobs file. Paths are relative to the current folder; paths in the file are
@@ -228,7 +224,7 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     """
     settings = make_settings(
         jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume,
-        scheduler=scheduler, local_cluster=local_cluster,
+        scheduler=scheduler,
     )  # fmt: skip
     return Batch(path, settings, options).run(watcher)
 

@@ -26,7 +26,7 @@ from npuconv.report.words import count
 from npuconv.timings import Progress
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
-_RUN_FLAGS = ("jobs", "threads", "timeout", "memory", "resume", "scheduler", "local_cluster")
+_RUN_FLAGS = ("jobs", "threads", "timeout", "memory", "resume", "scheduler")
 _SUMMARY = ("batch.report.json", "batch.report.html")  # files in the folder of the results
 
 
@@ -68,9 +68,6 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
 )
 @click.option("--dry-run", is_flag=True, help="show what a run would do")
 @click.option("--scheduler", metavar="ADDRESS", help="run on Dask: tcp://host:8786")
-@click.option(
-    "--local-cluster", type=click.IntRange(0), default=0, metavar="N", help="Dask on N workers here"
-)
 @shared_options
 @output_format_option(*PRINTED)
 @click.option(

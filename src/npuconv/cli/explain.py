@@ -34,7 +34,7 @@ _CHECKED = {
 @click.command()
 @click.argument("code", required=False)
 @click.option("--all", "everything", is_flag=True, help="explain all rules and passes")
-@output_format_option("text", "json", "markdown", alias=True)
+@output_format_option("text", "json", "markdown")
 def explain(code: str | None, everything: bool, output_format: str) -> int:
     """Explain a rule or a pass: what, why, how to fix.
 

@@ -58,17 +58,8 @@ class BriefOption(click.Option):
         flags, text = record
         kind = self.type
         if isinstance(kind, click.Choice):
-            flags = f"{flags.partition(' ')[0]} NAME"
+            flags = f"{flags.rpartition(' ')[0]} NAME"
         return flags, shortened(text, kind)
-
-
-class _AliasedOption(click.Option):
-    """``--output-format`` with the alias ``--format``, which the help does not show."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return flags and text of the option under its first name."""
-        record = super().get_help_record(ctx)
-        return record and (record[0].replace(", --format", ""), record[1])
 
 
 def output_format_option(
@@ -76,7 +67,7 @@ def output_format_option(
 ) -> Callable[[Command], Command]:
     """Add ``--output-format`` to a command; the first of ``formats`` is the default.
 
-    With ``alias`` it is also ``--format``, where no model is written.
+    With ``alias`` it is also ``--format``.
     """
     return click.option(
         "--output-format",
@@ -85,7 +76,7 @@ def output_format_option(
         type=click.Choice(formats),
         default=formats[0],
         help=text,
-        cls=_AliasedOption if alias else BriefOption,
+        cls=BriefOption,
     )
 
 

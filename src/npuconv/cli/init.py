@@ -40,7 +40,7 @@ def init(folder: str, force: bool, quiet: bool) -> None:
         files.check_writable(destination)
     with files.together():
         files.write(path, starting_config())
-        files.write(schema, json.dumps(schemas.load("config"), indent=1) + "\n")
+        files.write(schema, schemas.text("config"))
     screen.say(f"wrote {path}, {schema}", quiet=quiet)
 
 

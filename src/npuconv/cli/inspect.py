@@ -28,7 +28,7 @@ _STEPS = ("name", "operator", "output", "parameters", "MACs")
 @click.command(cls=GroupedCommand)
 @click.argument("model")
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@output_format_option("text", "json", alias=True)
+@output_format_option("text", "json")
 @click.option("-v", "--verbose", is_flag=True, help="every node with its shape and its costs")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 @limited

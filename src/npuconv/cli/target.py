@@ -101,7 +101,7 @@ def diff(old: str, new: str) -> None:
 @target.command()
 def schema() -> None:
     """Print the JSON schema of target files."""
-    click.echo(json.dumps(schemas.load("target"), indent=2))
+    click.echo(schemas.text("target"), nl=False)
 
 
 def _show_lines(target: Target) -> list[str]:

@@ -32,7 +32,7 @@ _Counts = Annotated[list[_Count], Field(min_length=1, max_length=16)]
 class _Part(BaseModel):
     """A convolution of a sum."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
     node: str
     bounds: list[tuple[_Bound, _Bound, _Bound, _Bound]]
@@ -44,7 +44,7 @@ class _Part(BaseModel):
 class _Window(BaseModel):
     """Attributes of the convolution of a layer."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
     kernel_shape: _Counts
     strides: _Counts
@@ -56,7 +56,7 @@ class _Window(BaseModel):
 class SumEntry(BaseModel):
     """A sum in int32: one entry of the metadata."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
     weight: _Counts  # shape of the weights of the layer
     window: _Window
@@ -86,7 +86,7 @@ class SumEntry(BaseModel):
         return cls(weight=list(weight), window=window, parts=parts)
 
 
-_ENTRIES = TypeAdapter(list[SumEntry])
+_ENTRIES = TypeAdapter(list[SumEntry], config=ConfigDict(defer_build=True))
 
 
 def record(entries: Iterable[SumEntry]) -> dict[str, str]:

@@ -12,7 +12,6 @@ from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import int8_operators, int32_sums
 from npuconv.emit.emission import Emission
 from npuconv.emit.formats import OutputFormat, format_named
-from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
 from npuconv.legalize import manager
@@ -38,6 +37,8 @@ def form_findings(legal: LegalModel) -> list[Finding]:
     """
     if legal.options.format != "tflite" or engine.binding(legal.findings.all_findings):
         return []
+    from npuconv.emit.tflite.translate import find_obstacles
+
     candidates = find_obstacles(save.to_proto(legal.model))
     obstacles = tuple(o for o in candidates if o.node not in legal.blocked)
     # TFLite cannot hold these nodes as float either: --keep-float changes no finding here.

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -22,7 +22,6 @@ from npuconv.data.workers import in_order
 from npuconv.emit.write_model import EmittedModel
 from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
-from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import (
     DeviceConvolution,
     LayerPair,
@@ -40,6 +39,9 @@ from npuconv.quantize.quantization import Quantization
 from npuconv.rules import engine
 from npuconv.rules.context import MeasuredError, OutputSqnr
 from npuconv.schemas import quality
+
+if TYPE_CHECKING:
+    from npuconv.evaluate.litert import TfliteSession
 
 Array = NDArray[Any]
 _NORMALIZING = frozenset({"Softmax", "LogSoftmax"})

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from npuconv.config import Options
 from npuconv.legalize.split.layer import layer_of
 from npuconv.legalize.split.layer import of_window as layer_of_window
 from npuconv.model import query
@@ -16,11 +15,12 @@ from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node
 from npuconv.partition.costs import Cost, Form
-from npuconv.target import Target
 from npuconv.target.facts import Facts
 
 if TYPE_CHECKING:
+    from npuconv.config import Options
     from npuconv.legalize.split.planner import Planner, SplitPlan
+    from npuconv.target import Target
 
 _LEAST_OPSET = 13  # least opset of split layers
 INTEGER_FORMS = ("qoperator", "qdq")  # formats that can state the integer arithmetic of the device

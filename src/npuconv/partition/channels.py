@@ -122,8 +122,8 @@ def trace(
 
 def _join_group(channels: Channels, group: Group, *, is_uniform: bool) -> None:
     """Join the computed slots of a group; all slots if the group is uniform."""
-    slots = {slot for tensor in group.tensors for slot in channels.slots(tensor)}
-    if shared := [slot for slot in slots if is_uniform or channels.is_computed(slot)]:
+    numbers = {slot for tensor in group.tensors for slot in channels.of_tensor[tensor].numbers}
+    if shared := [slot for slot in numbers if is_uniform or channels.is_computed(slot)]:
         channels.join(shared)
     for tensor in group.tensors if is_uniform else ():
         channels.flatten(tensor)

@@ -11,14 +11,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from npuconv.config import Options
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
 from npuconv.model.nhwc import as_float, is_nhwc
 from npuconv.model.types import Node, Tensor
-from npuconv.target import Target
+
+if TYPE_CHECKING:
+    from npuconv.config import Options
+    from npuconv.target import Target
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import size
 from npuconv.partition.placement import DisjointSets, Plan
-from npuconv.target import Target
+
+if TYPE_CHECKING:
+    from npuconv.target import Target
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from npuconv.model import facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import OPERATORS, operator_of, values_of
-from npuconv.target import Target
+
+if TYPE_CHECKING:
+    from npuconv.target import Target
 
 
 def is_table(node: Node) -> bool:

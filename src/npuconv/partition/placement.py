@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from npuconv.model import facts, query
 from npuconv.model.core import Model
@@ -27,7 +27,9 @@ from npuconv.partition.operators import (
     passes_int8,
 )
 from npuconv.partition.regions import nodes_on_device
-from npuconv.target import Target
+
+if TYPE_CHECKING:
+    from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
 IMAGE = 4  # rank of a tensor with channels along axis 1
@@ -52,7 +54,8 @@ class DisjointSets(Generic[Member]):
     def find(self, member: Member) -> Member:
         """Return the lowest member of its set; a new member is a set of its own."""
         parent = self._parent
-        parent.setdefault(member, member)
+        if member not in parent:
+            parent[member] = member
         while parent[member] != member:
             parent[member] = parent[parent[member]]
             member = parent[member]

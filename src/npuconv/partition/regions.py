@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.core import Model
@@ -18,7 +19,9 @@ from npuconv.model.types import Node
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.costs import size
 from npuconv.partition.operators import CUTTING, passes_int8, takes_as
-from npuconv.target import Target
+
+if TYPE_CHECKING:
+    from npuconv.target import Target
 
 DEVICE, HOST = 0, 1
 _NEVER = 2**200  # cost of an edge that no cut may contain: more than all crossings of a model

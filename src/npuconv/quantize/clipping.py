@@ -17,7 +17,6 @@ from dataclasses import replace
 import numpy as np
 
 from npuconv import executor
-from npuconv.arithmetic.grid import Grid
 from npuconv.data import Samples
 from npuconv.data.samples import spread
 from npuconv.legalize.legal import LegalModel
@@ -36,7 +35,6 @@ Shares = Mapping[str, float]  # clipping limit as a share of the largest value, 
 def clip_ranges(
     graph: LegalModel,
     calibration: Calibration,
-    grids: Mapping[str, Grid],
     state: QuantState,
     used: Samples,
     step: Step = lambda _done, _total: None,
@@ -46,7 +44,6 @@ def clip_ranges(
     Args:
         graph: model with its plan.
         calibration: statistics of the float pass.
-        grids: grids of the values, by tensor.
         state: encodings of the ranges that calibration has observed.
         used: samples, some of which are run.
         step: called after each random vector.
@@ -60,7 +57,7 @@ def clip_ranges(
         return state
     groups = [group for group in graph.plan.groups if not names.isdisjoint(group.tensors)]
 
-    choice = RangeChoice(graph, calibration, grids, groups)
+    choice = RangeChoice(graph, calibration, groups)
 
     def clipped(shares: Shares) -> QuantState:
         clipped_state = choice.encode(shares)

@@ -1,8 +1,7 @@
-"""Host preparation: pads and offsets of tensors before the device reads them.
+"""Host preparation: pads of tensors before the device reads them.
 
 The host pads the tensors it makes, so that the device need not fill with its stored 0 and any
-zero point will do; and it offsets inputs that lie on a grid, as pixels do, so that int8 holds
-them exactly. ``prepare_host`` decides that once, before calibration, on a few samples.
+zero point will do. ``prepare_host`` decides that once, before calibration, on a few samples.
 
 ``pad_between_layers`` does the same for tensors of the device, where the outputs gain enough for
 the crossing: a padded convolution reads its input with zero point 0, and behind a Relu that
@@ -20,23 +19,18 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
-from npuconv.arithmetic.grid import Grid
 from npuconv.data import Feed, Samples
 from npuconv.data.float_pass import collect
-from npuconv.data.model_inputs import apply_affine, path_from_input
 from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
-from npuconv.ops.channels import extent
 from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import CUTS
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
-from npuconv.quantize.rewrites.align_input import align_input, shifted_tensor, shifted_together
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity
@@ -48,41 +42,16 @@ Doubles = NDArray[np.float64]
 
 
 def prepare_host(
-    graph: LegalModel,
-    samples: Samples,
-    step: Step = lambda _done, _total: None,
-    *,
-    has_grids: bool = True,
-) -> tuple[LegalModel, dict[str, Grid]]:
-    """Let the host pad and offset tensors where that makes steps smaller.
+    graph: LegalModel, samples: Samples, step: Step = lambda _done, _total: None
+) -> LegalModel:
+    """Let the host pad tensors where that makes steps smaller.
 
-    ``step`` is called after each sample. Without ``has_grids`` grids of the samples are ignored,
-    as for synthetic samples.
-
-    Returns:
-        The graph with host padding and offsets, and the grids of tensors that the device reads.
+    ``step`` is called after each sample.
     """
-    without = graph.options.without
-    feeds = list(samples[: PROBE.samples])
-    grids = _find_grids(graph, feeds) if has_grids and "input-grid" not in without else {}
-    if "host-padding" not in without:
-        graph, _ = _pad(graph, _choose_inputs(graph, feeds, grids, step))
-    first_convs = {
-        name: convs[0].name
-        for name, convs in shifted_together(graph.plan).items()
-        if convs[0].name in grids
-        and not any(nonzero_pads(conv) or conv.name in graph.biasless for conv in convs)
-        # Not a tensor with some of the channels only, which the host has padded.
-        and extent(shifted_tensor(graph.plan, convs[0]), CHANNELS)
-        == len(grids[convs[0].name].steps)
-    }
-    offsets = {n: grids[c].offsets for n, c in first_convs.items() if not grids[c].is_aligned}
-    if offsets:
-        graph, _ = graph.rewritten(align_input, offsets=offsets)
-    layers = {conv.name: conv for conv in graph.plan.convolutions}
-    # If the pass refuses an offset, calibration finds values off the grid and ignores it.
-    names = first_convs.values()
-    return graph, {graph.plan.uncut(layers[n].inputs[0]).name: grids[n] for n in names}
+    if "host-padding" in graph.options.without:
+        return graph
+    tensors = _choose_inputs(graph, list(samples[: PROBE.samples]), step)
+    return _pad(graph, tensors)[0]
 
 
 def nonzero_pads(conv: Node) -> tuple[int, ...]:
@@ -106,9 +75,7 @@ def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[Lega
     return graph, [layer for layer in padded_layers if not nonzero_pads(layer)]
 
 
-def _choose_inputs(
-    graph: LegalModel, feeds: Sequence[Feed], grids: Mapping[str, Grid], step: Step
-) -> dict[str, list[Node]]:
+def _choose_inputs(graph: LegalModel, feeds: Sequence[Feed], step: Step) -> dict[str, list[Node]]:
     """Return tensors that take smaller steps if the host pads them, and the padded convolutions."""
     candidates = padded_tensors(graph, internal=False)
     imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
@@ -140,10 +107,8 @@ def _choose_inputs(
             continue  # padding is the number 0 with any zero point
         if has_one_zero:
             lows, highs = lows.min(keepdims=True), highs.max(keepdims=True)
-        gains = (
-            gain(lows, highs) >= HOST_PADDING.gain_db
-            or convs[0].name in grids
-            or not off_centre.isdisjoint((name, source))
+        gains = gain(lows, highs) >= HOST_PADDING.gain_db or not off_centre.isdisjoint(
+            (name, source)
         )
         shape = query.shape(graph.plan.uncut(convs[0].inputs[0])) or ()
         if gains and growth(shape, nonzero_pads(convs[0])) <= HOST_PADDING.largest_growth:
@@ -239,31 +204,6 @@ def growth(shape: Sequence[int | str | None], pads: Sequence[int]) -> float:
     return math.prod(padded) / max(math.prod(n for _, n in spatial), 1)
 
 
-def _find_grids(graph: LegalModel, feeds: Sequence[Feed]) -> dict[str, Grid]:
-    """Return the grids of model inputs by each convolution that reads them, scaled or offset."""
-    grids = dict[str, Grid]()
-    # Without a host, or with integer inputs, no offset can be added.
-    if not graph.has_host or graph.options.io == "int8":
-        return grids
-    for convs in shifted_together(graph.plan).values():
-        name, path = path_from_input(shifted_tensor(graph.plan, convs[0]))
-        arrays = [apply_affine(np.asarray(feed[name]), path) for feed in feeds if name in feed]
-        values = [_some_values(x) for x in arrays if x is not None and x.ndim >= 2]
-        if not values or len(values) < len(arrays):
-            continue
-        tensor_grid = grid.find(np.concatenate(values, axis=1))
-        if tensor_grid.steps.any():
-            grids |= {conv.name: tensor_grid for conv in convs}
-    return grids
-
-
-def _some_values(array: NDArray[np.generic]) -> Doubles:
-    """Return values of every channel, float64 [C,P]."""
-    values = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
-    stride = max(1, values.shape[1] // PROBE.channel_values)
-    return values[:, ::stride].astype(np.float64)
-
-
 def pad_between_layers(
     graph: LegalModel,
     calibration: Calibration,
@@ -286,7 +226,7 @@ def pad_between_layers(
         return graph, state, sensitivity
     padded = {conv.inputs[0].name for conv in freed}
     groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
-    new = choose_encodings(graph, calibration, {}, groups, state.shares)
+    new = choose_encodings(graph, calibration, groups, state.shares)
     state = replace(
         state,
         encodings={**state.encodings, **new.encodings},

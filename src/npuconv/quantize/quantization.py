@@ -57,16 +57,14 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
         CalibrationError: the model does not run on the samples.
     """
     clock.expect(_expected_costs(legal.options, data, clips=bool(legal.plan.operators)))
-    # Neither synthetic samples nor tensors with a scale of the source are on a grid of pixels.
-    has_grids = not data.samples.synthetic and not legal.source_scales.tensors
     with clock.measured("host preparation"):
-        graph, grids = prepare_host(legal, data.used, clock.step, has_grids=has_grids)
+        graph = prepare_host(legal, data.used, clock.step)
     with clock.measured("calibrate"):
         data, calibration = calibrate_on(graph, data, clock.step)
     with clock.measured("choose ranges"):
-        state = choose_encodings(graph, calibration, grids)
+        state = choose_encodings(graph, calibration)
     with clock.measured("clip ranges"):
-        state = clip_ranges(graph, calibration, grids, state, data.used, clock.step)
+        state = clip_ranges(graph, calibration, state, data.used, clock.step)
     with clock.measured("round weights"):
         state = round_weights(graph, calibration.hessians, state, step=clock.step)
     with clock.measured("sensitivity"):

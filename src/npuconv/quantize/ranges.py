@@ -1,9 +1,9 @@
 """Scale and zero point of every channel, by the method of the options.
 
-``auto`` and ``minmax`` take the extremes of calibration, with a margin, and ``auto`` the grid of
-values that lie on one, as pixels do; ``percentile``, ``entropy`` and ``mse`` clip. Each slot has
-its own range. Widening some channels for the sake of weights (cross-layer equalization, M. Nagel
-et al., ICCV 2019) gains nothing where channels have separate scales.
+``auto`` and ``minmax`` take the extremes of calibration, with a margin; ``percentile``, ``entropy``
+and ``mse`` clip. Each slot has its own range. Widening some channels for the sake of weights
+(cross-layer equalization, M. Nagel et al., ICCV 2019) gains nothing where channels have separate
+scales.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, common_zero, scales_for
-from npuconv.arithmetic.grid import Grid
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
 from npuconv.partition.channels import Channels
@@ -35,12 +34,11 @@ Zeros = NDArray[np.int32]
 def choose_encodings(
     graph: LegalModel,
     calibration: Calibration,
-    grids: Mapping[str, Grid],
     groups: Sequence[Group] | None = None,
     shares: Mapping[str, float] = {},
 ) -> QuantState:
     """Choose scale and zero point of every int8 tensor, once: see ``RangeChoice``."""
-    return RangeChoice(graph, calibration, grids, groups).encode(shares)
+    return RangeChoice(graph, calibration, groups).encode(shares)
 
 
 _Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encodings by tensor
@@ -57,13 +55,12 @@ class RangeChoice:
         self,
         graph: LegalModel,
         calibration: Calibration,
-        grids: Mapping[str, Grid],
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
         is_fixed = graph.options.io == "int8" or not graph.stores_zeros
         self._free_zero = 0 if is_fixed else graph.device.free_zero
-        self._constraints = ConstraintBuilder(graph, calibration.statistics, grids)
+        self._constraints = ConstraintBuilder(graph, calibration.statistics)
         self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
         candidates = list(graph.plan.groups if groups is None else groups)
@@ -109,7 +106,7 @@ class RangeChoice:
 
 def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
     """Clip the range of the computed slot at a share of its largest value."""
-    if share == 1 or not constraints.computed.any() or constraints.exact is not None:
+    if share == 1 or not constraints.computed.any():
         return constraints
     end = share * np.maximum(-constraints.lows, constraints.highs)
     lows = np.where(constraints.computed, np.maximum(constraints.lows, -end), constraints.lows)
@@ -158,11 +155,8 @@ def choose(constraints: ScaleConstraints, method: str) -> Choice:
 
     Args:
         constraints: values and constraints of the group.
-        method: minmax, percentile, entropy, mse; auto is as minmax, or exact where the values
-            are on a grid.
+        method: minmax, percentile, entropy, mse; auto is as minmax.
     """
-    if method == "auto" and constraints.exact is not None:
-        return Choice(*_scales(constraints, *constraints.exact), "exact")
     name = "minmax" if method == "auto" else method
     return Choice(*_scales(constraints, *_limits(constraints, name)), name)
 

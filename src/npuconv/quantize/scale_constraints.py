@@ -20,8 +20,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic import grid
-from npuconv.arithmetic.grid import Grid
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
@@ -35,7 +33,6 @@ from npuconv.partition.placement import Group, Plan
 from npuconv.quantize.settings import MARGIN, RANGES
 
 Doubles = NDArray[np.float64]
-Extremes = tuple[Doubles, Doubles]
 
 
 @dataclass
@@ -55,8 +52,6 @@ class ScaleConstraints:
     computed: NDArray[np.bool_]  # whether an operator other than a convolution uses the scale [K]
     stored: NDArray[np.bool_]  # whether the zero point must be the same in these slots [K]
     stores_zeros: bool  # whether the file has other zero points than 0
-    # Lows and highs under which all values are whole steps, each [K]; None where there are none.
-    exact: Extremes | None = None
 
     def cut_off(self, low: float, high: float) -> None:
         """Clip the range of a tensor with one scale, and its values."""
@@ -71,9 +66,8 @@ class ConstraintBuilder:
         self,
         graph: LegalModel,
         stats: Mapping[str, Statistics],
-        grids: Mapping[str, Grid],
     ) -> None:
-        plan, self.channels, self._grids = graph.plan, graph.channels, grids
+        plan, self.channels = graph.plan, graph.channels
         self._stats, self._has_margins = stats, "range-margin" not in graph.options.without
         self._stores_zeros, padded = graph.stores_zeros, graph.padded_tensors
         fills = graph.target.pads_with_zero_point
@@ -108,7 +102,6 @@ class ConstraintBuilder:
                 max(float(low), *constraints.lows.tolist()), *constraints.highs.tolist()
             )
         self._constrain(constraints, group)
-        constraints.exact = self._exact(constraints, group)
         return constraints
 
     def demands(self, group: Group) -> tuple[bool, bool, float]:
@@ -182,26 +175,6 @@ class ConstraintBuilder:
             alike = slots is cut or np.any(slots & ~constraints.computed)
             if np.any(slots & (centred | (below & alike))):
                 centred |= slots
-
-    def _exact(self, constraints: ScaleConstraints, group: Group) -> Extremes | None:
-        """Return ranges under which int8 holds every value on the grid exactly, as for pixels.
-
-        Such ranges exist for a group of a single tensor and its cuts, with a slot for each
-        channel, if all values are on the grid.
-        """
-        name = group.outputs[0] if len(group.outputs) == 1 else ""
-        tensor_grid = self._grids.get(name)
-        if tensor_grid is None or len(tensor_grid.steps) != len(constraints.slots):
-            return None
-        observed, exact = self._stats[name], False
-        lows, highs = constraints.lows.copy(), constraints.highs.copy()
-        free = ~constraints.centred & ~constraints.computed & ~(constraints.stored & (lows < 0))
-        multiples = grid.are_multiples(observed.values, tensor_grid.steps, -tensor_grid.offsets)
-        for k in np.flatnonzero(multiples & free):
-            pair = grid.covering(observed.lows[k], observed.highs[k], tensor_grid.steps[k])
-            if pair is not None:
-                (lows[k], highs[k]), exact = pair, True
-        return (lows, highs) if exact else None
 
 
 def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:

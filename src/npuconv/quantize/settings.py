@@ -18,7 +18,6 @@ class ProbeSettings:
     """Samples that are run before calibration."""
 
     samples: int = 4  # number of samples; a few show signs of channels and coarse steps
-    channel_values: int = 2**16  # values of one channel and sample that are searched for a grid
 
 
 @dataclass(frozen=True)

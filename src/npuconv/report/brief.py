@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from npuconv.findings import Severity
 from npuconv.report import groups, terminal, words
 from npuconv.report.escape import plain
-from npuconv.report.sections import Note, Section, Table
+from npuconv.report.sections import Note, Section, overview
 from npuconv.report.words import count
 from npuconv.rules.checks.accuracy_too_low import accuracy_too_low
 from npuconv.rules.checks.kernel_covers_input import kernel_covers_input
@@ -28,7 +28,6 @@ _MAX_LINES, _MAX_FIX_LINES = 3, 4  # lines of a message and of a fix; -v shows a
 _SAMPLE_RULES = {rule.code for rule in (normalization_implausible, accuracy_too_low, noise_hidden)}
 _RAGGED = 4  # columns that wrapping leaves blank at the end of an average line
 _SHORT = 60  # longest message, in characters, that the verdict repeats in full
-_STATUS_STYLES = {"REFUSED": "red", "HOST": "yellow", "OK": "green", "CONVERTED": "green"}
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,7 @@ def render_many(
     reports: Sequence[Report], names: Sequence[str], *, color: bool = False, width: int = 80
 ) -> str:
     """Render a table of several checked models, then the details of the failed models."""
-    table_rows = []
-    for report, name in zip(reports, names, strict=True):
-        numbers = (*groups.tally(report), report.summary.transitions)
-        label, share = words.verdict_label(report), words.device_share(report)
-        table_rows.append((name, label, *map(str, numbers), share))
-    head = ("model", "verdict", "error", "warn", "crossings", "device")
-    document = [Section("", [Table(head, table_rows, range(2, len(head)), styles=_STATUS_STYLES)])]
+    document = [Section("", [overview(reports, names)])]
     for report, name in zip(reports, names, strict=True):
         if groups.verdict_style(report) == "red":
             verdict = _clip(f"{name}: {headline(report)}", width)

@@ -7,15 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from npuconv import files
 from npuconv.findings import Finding, Severity, Status
 from npuconv.report import words
 from npuconv.report.words import count, quantity, size, total, unique
-from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import Alternative, FindingInfo, Report, Rewrite, RewriteRow
+
+if TYPE_CHECKING:
+    from npuconv.schemas.batch import BatchJob, BatchReport
 
 _MAX_MODULES = 3  # modules that the nodes of a message are counted by
 BATCH_HEAD = ("job", "target", "result", "error", "warn", "limits", "SQNR")

@@ -6,25 +6,34 @@ The templates write the tables; here are the bars of layers.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
+import importlib.util
 import re
+import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FunctionLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
+from npuconv import files as atomic
+from npuconv.errors import OutputError
 from npuconv.report import Unreadable, groups, sections, words
 from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
 from npuconv.report.html_graph import picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
-from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import NodeSource, Report
+
+if TYPE_CHECKING:
+    from npuconv.schemas.batch import BatchJob, BatchReport
 
 _MAX_NODES = 4_000  # nodes of all reports on one page; with more nodes it has no graphs
 _MAX_VALUES = 10  # values of a limit that are listed
@@ -76,10 +85,30 @@ def page(template: str, **values: object) -> str:
     return text.strip() + "\n"
 
 
+class _CompiledTemplates(BytecodeCache):
+    """Bytecode of templates in the cache of modules: compilation takes longer than rendering."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with contextlib.suppress(OSError):
+            bucket.bytecode_from_string(_bytecode_path(bucket).read_bytes())
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if not sys.dont_write_bytecode:
+            with contextlib.suppress(OSError, OutputError):  # the package may be read-only
+                _bytecode_path(bucket).parent.mkdir(parents=True, exist_ok=True)
+                atomic.write(_bytecode_path(bucket), bucket.bytecode_to_string())
+
+
+def _bytecode_path(bucket: Bucket) -> Path:
+    template = files("npuconv.report").joinpath("templates", f"{bucket.key}.py")
+    return Path(importlib.util.cache_from_source(str(template)))
+
+
 @cache
 def _environment() -> Environment:
     env = Environment(
         loader=FunctionLoader(_read),
+        bytecode_cache=_CompiledTemplates(),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalize,

@@ -6,12 +6,14 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npuconv.report import Unreadable
 from npuconv.report.escape import is_hidden
-from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import SCHEMA_VERSION, Report
+
+if TYPE_CHECKING:
+    from npuconv.schemas.batch import BatchReport
 
 # Outside of strings JSON is plain ASCII, so all these characters are inside of strings.
 _SPECIAL = re.compile(r"[^\n -~]")

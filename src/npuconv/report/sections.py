@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from npuconv.findings import Status
 from npuconv.report import groups, words
@@ -12,9 +13,12 @@ from npuconv.report.groups import RuleFindings
 from npuconv.report.words import count
 from npuconv.schemas.quality import Budget, LayerQuant, PartialSums
 from npuconv.schemas.report import Device, Report
-from npuconv.schemas.verify import VerifiedLayer
+
+if TYPE_CHECKING:
+    from npuconv.schemas.verify import VerifiedLayer
 
 _MAX_MODULES = 12  # rows of layers by module
+_VERDICT_STYLES = {"REFUSED": "red", "HOST": "yellow", "OK": "green", "CONVERTED": "green"}
 
 
 @dataclass(frozen=True)
@@ -87,15 +91,15 @@ def sections(report: Report, *, by_node: bool) -> list[Section]:
     return [section for section in listed if section.parts]
 
 
-def overview(reports: Sequence[Report]) -> Table:
-    """Return the table of several reports."""
-    head = ("model", "target", "verdict", "error", "warn", "limits", "device")
+def overview(reports: Sequence[Report], names: Sequence[str] = ()) -> Table:
+    """Return the table of several reports, with ``names`` of the models instead of their paths."""
+    head = ("model", "verdict", "error", "warn", "limits", "crossings", "device")
     rows = []
-    for report in reports:
-        texts = (report.model.path, report.target.name, words.verdict_label(report))
-        counts = (*groups.tally(report), groups.undocumented(report))
-        rows.append((*texts, *map(str, counts), words.device_share(report)))
-    return Table(head, rows, (3, 4, 5, 6), (0, 1))
+    for report, name in zip(reports, names or [r.model.path for r in reports], strict=True):
+        counts = (*groups.tally(report), groups.undocumented(report), report.summary.transitions)
+        label, share = words.verdict_label(report), words.device_share(report)
+        rows.append((name, label, *map(str, counts), share))
+    return Table(head, rows, range(2, len(head)), styles=_VERDICT_STYLES)
 
 
 def _group(group: RuleFindings) -> Section:

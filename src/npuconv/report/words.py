@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from npuconv.amounts import count as count
 from npuconv.amounts import size as size
@@ -19,7 +20,9 @@ from npuconv.schemas.quality import (
     QuantizationInfo,
 )
 from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report
-from npuconv.schemas.verify import Errors
+
+if TYPE_CHECKING:
+    from npuconv.schemas.verify import Errors
 
 _ABSOLUTE = re.compile(r"[\\/]|\w:[\\/]")
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from npuconv.config import Options
 from npuconv.model import facts as measuring
 from npuconv.model import query
 from npuconv.model.attributes import contradictions
@@ -15,14 +14,17 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.placement import Plan
 from npuconv.rules import Violation, is_convolution
-from npuconv.target import ListedOperator, Target, value_text
+from npuconv.target import value_text
 from npuconv.target.facts import DECIDED_LATER, lookup
-from npuconv.target.limit import Limit
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
+    from npuconv.config import Options
+    from npuconv.target import Target
+    from npuconv.target.description import ListedOperator
+    from npuconv.target.limit import Limit
 
 
 @dataclass(frozen=True)

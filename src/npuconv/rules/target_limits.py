@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
 from npuconv.model.conv import resolved_pads, window
@@ -19,7 +19,9 @@ from npuconv.rules import Violation
 from npuconv.rules.context import RuleContext
 from npuconv.target import value_text
 from npuconv.target.facts import DECIDED_LATER, lookup
-from npuconv.target.limit import Limit
+
+if TYPE_CHECKING:
+    from npuconv.target.limit import Limit
 
 EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # extents that a model may leave open
 ANY = "any"  # the value of an extent that the model leaves open

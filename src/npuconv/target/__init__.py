@@ -1,220 +1,32 @@
 """The device as data: a target file with operators, limits and their sources.
 
+``facts``        facts of a node that a target can bound
 ``limit``        one limit of one fact, or ``?`` if it is undocumented; relations of facts
 ``description``  the fields of a target file
+``files``        built-in target files and files of users
 ``lint``         checks beyond the structure, and every problem of a file
+``target``       the description that is read from a file
+
+The description needs pydantic, which ``npuconv explain`` leaves out: it is imported when it is
+first used.
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import re
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
-from importlib import resources
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import PrivateAttr
+from npuconv.target.facts import value_text as value_text
+from npuconv.target.files import builtin_names as builtin_names
+from npuconv.target.files import listed_operators as listed_operators
+from npuconv.target.files import read as read
 
-from npuconv import yamlio
-from npuconv.errors import TargetError, UsageError, raise_together
-from npuconv.target.description import Description, ListedOperator, value_text
-from npuconv.target.facts import FACTS
-from npuconv.target.limit import FilePosition, Limit
-from npuconv.target.lint import lint, semantic_problems
-from npuconv.yamlio import KeyPath, dotted
-
-__all__ = ["ListedOperator", "Target", "builtin_names", "listed_operators", "read", "value_text"]
-
-_ASSUMED = "assumed for this run: --assume"  # beginning of the reason of an answered limit
-_FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"
+if TYPE_CHECKING:
+    from npuconv.target.target import Target as Target
 
 
-class Target(Description):
-    """Description of one NPU: operators, limits, number formats and costs."""
+def __getattr__(name: str) -> Any:
+    if name != "Target":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from npuconv.target.target import Target
 
-    _document: yamlio.Document = PrivateAttr(yamlio.Document({}, "", "", {}))
-    _answers: tuple[str, ...] = PrivateAttr(())
-
-    @classmethod
-    def load(cls, name_or_path: str | Path) -> Target:
-        """Return a built-in target by name, or one from a YAML file.
-
-        Raises:
-            TargetError: no such target, or the file is wrong; with line and column.
-        """
-        if str(name_or_path) in builtin_names():
-            return _builtin(str(name_or_path))
-        return cls.from_document(read(name_or_path))
-
-    @classmethod
-    def from_document(cls, document: yamlio.Document) -> Target:
-        """Return a target from YAML that has been read.
-
-        Raises:
-            TargetError: the file is wrong; the error has all faults, with line and column.
-        """
-        try:
-            target = yamlio.validate(document, cls, error=TargetError)
-        except TargetError:
-            raise_together(lint(document), TargetError)
-            raise
-        raise_together(semantic_problems(target, document), TargetError)
-        target._document = document
-        for path, part in target.cited():
-            line = document.mark(path)[0] if document.existing_path(path) == path else 0
-            part.locate(FilePosition(document.name, dotted(path), line))
-        return target
-
-    @property
-    def takes_zero_points(self) -> bool:
-        """Whether int8 tensors may have every zero point, by a document."""
-        return all(self.activations.allows_zero_point(value) for value in (-128, 127))
-
-    @property
-    def pads_with_zero_point(self) -> bool:
-        """Whether convolutions fill with the zero point, so that padding is the number 0."""
-        conv = self.operator("Conv")
-        return self.takes_zero_points and (conv is None or "pad_value" not in conv.limits)
-
-    @property
-    def padding(self) -> str:
-        """Description of the integer that convolutions fill with."""
-        return "the zero point" if self.pads_with_zero_point else "the stored integer 0"
-
-    def assuming(self, answers: Sequence[str]) -> Target:
-        """Return the target with undocumented limits answered.
-
-        Args:
-            answers: ``LIMIT=VALUE`` or ``OPERATOR.LIMIT=VALUE``. A number is the largest that is
-                allowed, ``1..5`` a range, ``1,2,4`` a list, and ``true`` or ``false`` that value.
-
-        Raises:
-            UsageError: no such limit is marked ``?``, or the value has no such form.
-        """
-        if not answers:
-            return self
-        data = copy.deepcopy(self._document.data)
-        for text in answers:
-            name, equals, value = (part.strip() for part in text.partition("="))
-            if not equals or not name:
-                raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
-            for path, limit in self._open_limits(name, text):
-                part: Any = data
-                for key in path[:-1]:
-                    part = part.setdefault(key, {})
-                answer = _parse_answer(str(path[-1]), value, text)
-                part[path[-1]] = {**answer, "source": limit.source, "why": f"{_ASSUMED} {text}"}
-        target = Target.from_document(replace(self._document, data=data))
-        target._answers = tuple(answers)
-        return target
-
-    def _open_limits(self, name: str, answer: str) -> list[tuple[KeyPath, Limit]]:
-        """Return the undocumented limits of a name; raise UsageError if there are none."""
-        operator, _, fact = name.rpartition(".")
-        limits = [(path, limit) for path, limit in self.limits() if not limit.is_documented]
-        matches = [
-            (path, limit)
-            for path, limit in limits
-            if str(path[-1]) == fact and (not operator or operator in path)
-        ]
-        if not matches:
-            names = list(dict.fromkeys(str(path[-1]) for path, _ in limits))
-            marked = f"those marked '?' are {', '.join(names) or 'none'}"
-            message = f"--assume {answer!r}: the target has no undocumented limit {name!r}"
-            raise UsageError(message, hint=yamlio.suggest(fact, names) or marked)
-        return matches
-
-    def assumptions(self) -> list[tuple[str, str]]:
-        """Return path and value of every assumption, of the file or of this run."""
-        reasons = {f"{_ASSUMED} {answer}" for answer in self._answers}
-        answered = [
-            (dotted(path), f"{limit.text()} (--assume)")
-            for path, limit in self.limits()
-            if limit.why in reasons
-        ]
-        return [*answered, *super().assumptions()]
-
-    @property
-    def file(self) -> str:
-        """Name of the built-in target, or the path as it was given."""
-        return self._document.name
-
-    @property
-    def yaml(self) -> str:
-        """The text of the file."""
-        return self._document.text
-
-    @property
-    def sha256(self) -> str:
-        """Digest of the file, in hexadecimal."""
-        return hashlib.sha256(self._document.text.encode("utf-8")).hexdigest()
-
-
-@cache
-def _builtin(name: str) -> Target:
-    """Read a built-in target; the result is cached, because targets are immutable."""
-    return Target.from_document(read(name))
-
-
-@cache
-def builtin_names() -> tuple[str, ...]:
-    """Names of the targets that come with npuconv, sorted."""
-    files = resources.files("npuconv.targets").iterdir()
-    return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
-
-
-@cache
-def listed_operators(name: str) -> frozenset[str]:
-    """Return the operators that a built-in target lists; its limits, which take long, are not read.
-
-    In a file of ours every operator begins a line, indented by two.
-    """
-    _, _, operators_text = _text_of(name).partition("\noperators:\n")
-    section = re.split(r"^(?=\w)", operators_text, maxsplit=1, flags=re.MULTILINE)[0]
-    return frozenset(re.findall(r"^  (\w+):", section, re.MULTILINE))
-
-
-def read(name_or_path: str | Path) -> yamlio.Document:
-    """Return the YAML of a built-in target by name, or of a file; its meaning is not checked.
-
-    Raises:
-        TargetError: no such target, unreadable, or not YAML.
-    """
-    name = str(name_or_path)
-    if name in builtin_names():
-        return yamlio.loads(_text_of(name), name=name, error=TargetError)
-    if Path(name).suffix not in (".yaml", ".yml") and not Path(name).is_file():
-        hint = yamlio.suggest(name, builtin_names()) or "or give a .yaml file"
-        raise TargetError(
-            f"unknown target {name!r}; known: {', '.join(builtin_names())}", hint=hint
-        )
-    return yamlio.load(name, error=TargetError)
-
-
-def _text_of(name: str) -> str:
-    return resources.files("npuconv.targets").joinpath(f"{name}.yaml").read_text("utf-8")
-
-
-def _parse_answer(fact: str, value: str, answer: str) -> dict[str, Any]:
-    """Return the value of an answer as a limit of a target file.
-
-    Raises:
-        UsageError: the value does not have the type of the fact.
-    """
-    kind = FACTS[fact].kind if fact in FACTS else "int" if fact == "zero_point" else "str"
-    if kind == "bool" and value in ("true", "false"):
-        return {"equals": value == "true"}
-    if kind == "str" and value:
-        return {"one_of": value.split(",")}
-    if kind == "int":
-        if match := re.fullmatch(r"(-?\d+)\.\.(-?\d+)", value):
-            return {"range": [int(match[1]), int(match[2])]}
-        if re.fullmatch(r"-?\d+(,-?\d+)+", value):
-            return {"one_of": [int(part) for part in value.split(",")]}
-        if re.fullmatch(r"-?\d+", value):
-            return {"max": int(value)}
-    raise UsageError(f"--assume {answer!r} is not of the form {_FORM}")
+    return Target

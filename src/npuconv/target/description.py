@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, model_validator
 
-from npuconv.target.facts import FACTS, Facts, Mode, lookup
+from npuconv.target.facts import FACTS, Facts, Mode, lookup, value_text
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
 from npuconv.version import NEWEST_OPSET, OLDEST_OPSET, Format
 from npuconv.yamlio import KeyPath, dotted
@@ -378,12 +378,3 @@ def _cited(top: KeyPath, part: Demands) -> Iterator[tuple[KeyPath, Cited]]:
             if limit.native:
                 yield (*path, name, "native"), limit.native
     yield from (((*top, "require", i), v) for i, v in enumerate(part.require))
-
-
-def value_text(value: object) -> str:
-    """Return a value of a target file for people: a limit as its text, a pair as ``lo..hi``."""
-    if isinstance(value, Limit):
-        return value.text()
-    if isinstance(value, tuple):
-        return "..".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)

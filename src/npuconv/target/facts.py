@@ -108,3 +108,10 @@ def lookup(facts: Facts, name: str) -> FactValue | None:
     value = facts.get(name)
     alias = FACTS[name].alias_of if name in FACTS else ""
     return facts.get(alias) if value is None and alias else value
+
+
+def value_text(value: object) -> str:
+    """Return a value of a target file for people: a limit as its text, a pair as ``lo..hi``."""
+    if isinstance(value, tuple):
+        return "..".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

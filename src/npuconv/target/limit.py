@@ -156,6 +156,9 @@ class Limit(Cited):
         answers = [None if bound is None else test(number, int(bound)) for test, bound in tests]
         return False if False in answers else None if None in answers else True
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self, facts: Facts | None = None) -> str:
         """Return the limit for people: ``1 or C (=32)``, ``1..7``, ``a power of two``, ``?``."""
         words = [_value_text(value, facts or {}) for value in self.values]

@@ -12,7 +12,6 @@ from collections.abc import Collection
 import numpy as np
 import onnx
 from onnx import defs, helper, inliner, numpy_helper, parser
-from onnx.reference import ReferenceEvaluator
 
 from npuconv.errors import ModelError
 from npuconv.model.inference import MAX_SHAPE_VALUES
@@ -99,6 +98,8 @@ def fold(draft: Draft, node: onnx.NodeProto, supported: Collection[str]) -> bool
     constants = [value for value in values if value is not None]
     if len(constants) < len(named) or node.op_type not in (*supported, *_ON_SHAPES):
         return False
+    from onnx.reference import ReferenceEvaluator  # slow to import, and of use only here
+
     try:
         results = ReferenceEvaluator(node).run(None, dict(zip(named, constants, strict=True)))
     except Exception as error:  # mostly errors of numpy

@@ -10,7 +10,8 @@ from typing import Any
 
 from npuconv.legalize.split.layer import Layer
 from npuconv.model.facts import of_window
-from npuconv.target import ListedOperator, value_text
+from npuconv.target import value_text
+from npuconv.target.description import ListedOperator
 from npuconv.target.facts import FACTS, Facts, lookup
 from npuconv.target.limit import Limit, Relation
 

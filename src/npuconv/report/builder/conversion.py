@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx
 
 from npuconv.data import preparation
-from npuconv.emit.tflite.translate import TfliteFile
-from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.emit.write_model import EmittedModel
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import (
@@ -32,6 +31,9 @@ from npuconv.report.builder.quantization_rows import (
 )
 from npuconv.report.builder.report import RunResults
 from npuconv.schemas import quality
+
+if TYPE_CHECKING:
+    from npuconv.emit.tflite.translate import TfliteFile
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,11 @@ def describe_integers(
         *notices.still_float(emitted.model, options),
         *waived(legal.findings.all_findings, legal.findings.selected),
     )
-    tflite = write_tflite(emitted.proto) if options.format == "tflite" else None
+    tflite = None
+    if options.format == "tflite":
+        from npuconv.emit.tflite import translate  # other formats need none of its modules
+
+        tflite = translate.write(emitted.proto)
     results = RunResults(data.row, rows, accuracy, warnings=warnings)
     return WrittenModel(legal, emitted.proto, results, tflite)
 

@@ -14,6 +14,8 @@ How to fix:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from npuconv.amounts import count
 from npuconv.findings import Severity
 from npuconv.model import query
@@ -23,7 +25,9 @@ from npuconv.rules import CONV, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
 from npuconv.target.facts import lookup
-from npuconv.target.limit import Limit
+
+if TYPE_CHECKING:
+    from npuconv.target.limit import Limit
 
 
 @rule(
