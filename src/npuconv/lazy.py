@@ -1,24 +1,27 @@
-"""numpy, loaded at its first use.
+"""numpy and onnx, loaded at their first use.
 
-Rules and passes take ``np`` from here: ``npuconv explain`` reads all of them, and starts without
-numpy.
+Rules and passes take ``np`` and ``onnx`` from here: ``npuconv explain`` reads all of them, and
+starts without either.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["np"]
+__all__ = ["np", "onnx"]
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx
 else:
 
-    class _Numpy:
-        def __getattr__(self, name: str) -> Any:
-            import numpy
+    class _Module:
+        def __init__(self, name: str) -> None:
+            self._name = name
 
-            setattr(self, name, value := getattr(numpy, name))
+        def __getattr__(self, name: str) -> Any:
+            setattr(self, name, value := getattr(importlib.import_module(self._name), name))
             return value
 
-    np = _Numpy()
+    np, onnx = _Module("numpy"), _Module("onnx")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, dequantize, quantize
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose, choose_encodings, entropy_limit, percentile_limit
 from npuconv.quantize.scale_constraints import ScaleConstraints
@@ -89,6 +89,20 @@ def test_the_method_is_reported(method: str) -> None:
     """The report has the method in words."""
     wanted = "minmax" if method == "auto" else method
     assert choose(group(bulk()), method).method == wanted
+
+
+def test_pixels_half_a_step_from_0() -> None:
+    """The host's tensors have the step that rounds their values best, within 2 %."""
+    pixels = np.arange(256)[None] / 127.5 - 1
+    errors = []
+    for is_host_made in (False, True):
+        choice = choose(group(pixels, is_host_made=is_host_made), "auto")
+        rounded = dequantize(
+            quantize(pixels, choice.scales[0], choice.zeros[0]), choice.scales[0], choice.zeros[0]
+        )
+        errors.append(np.square(rounded - pixels).mean() * 127.5**2)
+    assert errors[0] == pytest.approx(1 / 4, rel=0.01)
+    assert errors[1] < 1 / 10
 
 
 def test_minmax_clips_nothing() -> None:

@@ -35,6 +35,13 @@ def test_modules_are_divided_where_most_is(
     assert {module: len(members) for module, members in groups.items()} == rows
 
 
+def test_the_first_of_equal_modules_is_divided():
+    """The same groups in every process, whose hashes of names differ."""
+    names = [f"m.{outer}.{inner}" for outer in ("late", "early", "other") for inner in "ab"]
+    groups = by_module(names, str, lambda _: 1, 4)
+    assert list(groups) == ["m.late.a", "m.late.b", "m.early", "m.other"]
+
+
 def test_nodes_of_a_module(one: One) -> None:
     """Many nodes are counted by the modules that they share; few are not."""
     nodes = [one(node_source=code(f"m.encoder.{n}")) for n in range(12)]

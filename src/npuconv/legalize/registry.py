@@ -9,8 +9,7 @@ through ``npuconv.model.edit``, brackets each change in ``log.rewrite`` so that 
 and calls ``log.refuse`` where it nearly fired. It knows no rule and no other pass, except by
 name in ``after``; order, fixed point, checks and errors are the manager's (``manager.py``).
 
-Modules keep onnx out of their top level, and take numpy from ``npuconv.lazy``: ``npuconv explain``
-reads them all.
+Modules take numpy and onnx from ``npuconv.lazy``: ``npuconv explain`` reads them all.
 """
 
 from __future__ import annotations

@@ -285,12 +285,6 @@ def split_total(total: int, mode: str) -> tuple[int, int]:
     return begin, total - begin
 
 
-def same_total(extent: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return the total padding for an output of ``ceil(extent / stride)`` cells."""
-    out = -(-extent // stride)
-    return max((out - 1) * stride + effective_kernel(kernel, dilation) - extent, 0)
-
-
 def conv_pads(
     mode: str, extent: int | None, kernel: int, stride: int, dilation: int
 ) -> tuple[int, int] | None:
@@ -304,11 +298,12 @@ def conv_pads(
     """
     if mode == "VALID":
         return 0, 0
-    if extent is None:
-        if stride != 1:
-            return None
-        return split_total(effective_kernel(kernel, dilation) - 1, mode)
-    return split_total(same_total(extent, kernel, stride, dilation), mode)
+    if extent is None and stride != 1:
+        return None
+    extent = extent or 1  # with stride 1 any extent has the same total
+    cells = -(-extent // stride)
+    total = (cells - 1) * stride + effective_kernel(kernel, dilation) - extent
+    return split_total(max(total, 0), mode)
 
 
 def conv_output(extent: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from npuconv.lazy import onnx
 from npuconv.model import query
 from npuconv.model.attributes import contradictions, window_rank
 from npuconv.model.types import Node, Tensor
@@ -111,8 +112,6 @@ def obstacle(node: Node, opset: int) -> str:
 
 
 def _obstacles(node: Node, opset: int) -> Iterator[str]:
-    from onnx import defs
-
     if node.op not in OPERATORS:
         yield f"no more than {', '.join(OPERATORS)} of {DOMAIN} are read"
         return
@@ -129,7 +128,7 @@ def _obstacles(node: Node, opset: int) -> Iterator[str]:
     mode = query.attribute(node, "auto_pad") or "NOTSET"
     if mode != "NOTSET" and any(query.attribute(node, "pads") or ()):
         yield f"auto_pad={mode} together with non-zero pads"
-    allowed = {*FUSED, *defs.get_schema(node.op, opset, "").attributes}
+    allowed = {*FUSED, *onnx.defs.get_schema(node.op, opset, "").attributes}
     unknown = sorted(set(node.attrs) - allowed)
     if unknown:
         yield f"{node.op} of opset {opset} has no attribute {unknown[0]!r}"

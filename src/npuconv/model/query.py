@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from npuconv import files
-from npuconv.lazy import np
+from npuconv.lazy import np, onnx
 from npuconv.model.core import Model, with_inner
 from npuconv.model.types import Graph, Node, Tensor
 
@@ -163,9 +163,7 @@ def dtype_name(tensor: Tensor | None) -> str:
 @lru_cache(maxsize=64)  # numpy computes the name at each call
 def _name_of(dtype: Any) -> str:
     if isinstance(dtype, int):  # a type that numpy lacks stays ONNX's number
-        from onnx import TensorProto
-
-        return str(TensorProto.DataType.Name(dtype)).lower()
+        return str(onnx.TensorProto.DataType.Name(dtype)).lower()
     # numpy.dtype has a name, a scalar type such as numpy.int8 has __name__.
     return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype))
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 
 import onnx
+from google.protobuf.message import Message
 from onnx import TensorProto
 
 from npuconv import limits
@@ -70,12 +71,12 @@ def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
     graphs = list(all_graphs(proto.graph))
     tensors: list[TensorProto] = []
     try:
-        _check_text(proto, graphs)
         limit = limits.present()
         deepest = max(depth for _, depth in graphs)
         if deepest > limit.depth:
             text = f"{name}: has subgraphs {deepest} deep, over {limit.depth}"
             raise ModelError(text, hint=limits.hint("depth"))
+        _check_text(proto)
         count = sum(len(graph.node) for graph, _ in graphs)
         if proto.functions:
             count += _count_called_nodes(proto, graphs, name, limit.nodes)
@@ -95,41 +96,21 @@ def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
     return tensors
 
 
-def _check_text(proto: onnx.ModelProto, graphs: Graphs) -> None:
-    """Check all names: later steps use them as text, but protobuf accepts any bytes.
+def _check_text(message: Message) -> None:
+    """Check all text of a message: later steps use it as text, but protobuf accepts any bytes.
 
     Raises:
-        UnicodeDecodeError: a name is not UTF-8.
+        UnicodeDecodeError: a text is not UTF-8.
     """
-    names: list[str | bytes] = [proto.producer_name, proto.producer_version, proto.domain]
-    names += [proto.doc_string, *(o.domain for o in proto.opset_import)]
-    names += [text for entry in proto.metadata_props for text in (entry.key, entry.value)]
-    for graph, _ in graphs:
-        infos = (*graph.input, *graph.output, *graph.value_info)
-        names += [graph.name, graph.doc_string, *(info.name for info in infos)]
-        names += [d.dim_param for i in infos for d in i.type.tensor_type.shape.dim]
-        names += [tensor.name for tensor in graph.initializer]
-        names += _names_of(graph.node)
-    for function in proto.functions:
-        names += [function.name, function.domain, *function.input, *function.output]
-        names += _names_of(function.node)
-    if bytes not in set(map(type, names)):
-        return
-    for text in names:
-        if isinstance(text, bytes):  # protobuf gives bytes for text that cannot be decoded
-            text.decode("utf-8")
-            raise UnicodeDecodeError("utf-8", text, 0, 1, "not text")
-
-
-def _names_of(nodes: Nodes) -> list[str | bytes]:
-    names: list[str | bytes] = []
-    for node in nodes:
-        names += (node.name, node.op_type, node.domain, node.doc_string)
-        names += node.input
-        names += node.output
-        names += [attribute.name for attribute in node.attribute]
-        names += [text for entry in node.metadata_props for text in (entry.key, entry.value)]
-    return names
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            for part in [value] if isinstance(value, Message) else value:
+                _check_text(part)
+        elif field.type == field.TYPE_STRING:
+            for text in [value] if isinstance(value, str | bytes) else value:
+                if isinstance(text, bytes):  # protobuf gives bytes for text that it cannot decode
+                    text.decode("utf-8")
+                    raise UnicodeDecodeError("utf-8", text, 0, 1, "not text")
 
 
 def _count_called_nodes(proto: onnx.ModelProto, graphs: Graphs, name: str, limit: int) -> int:

@@ -52,6 +52,7 @@ class ScaleConstraints:
     computed: NDArray[np.bool_]  # whether an operator other than a convolution uses the scale [K]
     stored: NDArray[np.bool_]  # whether the zero point must be the same in these slots [K]
     stores_zeros: bool  # whether the file has other zero points than 0
+    is_host_made: bool = False
 
     def cut_off(self, low: float, high: float) -> None:
         """Clip the range of a tensor with one scale, and its values."""
@@ -144,7 +145,7 @@ class ConstraintBuilder:
         free = np.zeros(count, bool), np.full(count, np.inf)
         return ScaleConstraints(
             group.name, slots, *observations, *free, computed, np.zeros(count, bool),
-            stores_zeros=self._stores_zeros,
+            stores_zeros=self._stores_zeros, is_host_made=not tails,
         )  # fmt: skip
 
     def _constrain(self, constraints: ScaleConstraints, group: Group) -> None:

@@ -61,6 +61,8 @@ class RangeSettings:
     softmax_reach: float = 16.0
     # Shares of a range that the method mse tries.
     shrinks: tuple[float, ...] = (0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56, 0.48, 0.4)
+    # Factors of a range that are tried for tensors of the host, whose values may lie on a grid.
+    widenings: tuple[float, ...] = (1.004, 1.008, 1.016)
     table_values: int = 2049  # values of a range at which tables are evaluated
     # Share of a step of its result by which a table may change outside a range.
     table_share: float = 0.25

@@ -46,8 +46,8 @@ def by_module(
     """
     rows, whole = {"": tuple(items)}, set[str]()
     weights = {"": math.inf}
-    while divisible := sorted(rows.keys() - whole, key=lambda module: -weights[module]):
-        module = divisible[0]
+    while divisible := [module for module in rows if module not in whole]:
+        module = max(divisible, key=lambda name: weights[name])  # the first of equal weight
         depth = module.count(".") + 2 if module else 1
         names = [".".join(module_of(item).split(".")[:depth]) for item in rows[module]]
         members = group_by(zip(names, rows[module], strict=True), lambda pair: pair[0])

@@ -288,11 +288,9 @@ def kept_scales(scales: KeptScales) -> str:
 
 
 def error_texts(errors: Errors) -> tuple[str, str, str]:
-    """Return SQNR, cosine and largest error for people."""
-    exact = "exact" if errors.cosine is not None else "-"
-    sqnr = exact if errors.sqnr_db is None else f"{errors.sqnr_db:.1f} dB"
-    cosine = "-" if errors.cosine is None else f"{errors.cosine:.4f}"
-    return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
+    """Return SQNR, cosine and largest error."""
+    largest = "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
+    return sqnr(errors.sqnr_db, errors.cosine), ratio(errors.cosine), largest
 
 
 def host_padding(padding: HostPadding) -> str:

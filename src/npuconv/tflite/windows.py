@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from npuconv.errors import ModelError
+from npuconv.model.conv import conv_pads
 from npuconv.tflite.draft import Draft
 from npuconv.tflite.flatbuffer import Array, enumerator
 
@@ -37,9 +38,8 @@ def named_padding(
     """
     if not any(pads):
         return "VALID"
-    for axis, (extent, size, stride) in enumerate(zip(extents, window, strides, strict=True)):
-        total = max((-(-extent // stride) - 1) * stride + size - extent, 0)
-        if (pads[axis], pads[axis + 2]) != (total // 2, total - total // 2):
+    for axis, row in enumerate(zip(extents, window, strides, strict=True)):
+        if conv_pads("SAME_UPPER", *row, dilation=1) != (pads[axis], pads[axis + 2]):
             return ""
     return "SAME"
 

@@ -5,7 +5,7 @@ Exporters leave them behind; each stands between two operators that could fuse.
 
 from __future__ import annotations
 
-from npuconv.lazy import np
+from npuconv.lazy import np, onnx
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
@@ -31,8 +31,6 @@ def eliminate_cast(model: Model, log: Log, node: Node) -> int:
 
 def _becomes(node: Node, tensor: Tensor) -> bool:
     """Return whether a Cast is to the type of a tensor."""
-    import onnx
-
     try:
         is_typed = tensor.dtype is not None
         return is_typed and onnx.helper.np_dtype_to_tensor_dtype(tensor.dtype) == node.attrs["to"]

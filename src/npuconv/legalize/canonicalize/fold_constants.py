@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from npuconv.lazy import np
+from npuconv.lazy import np, onnx
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.region import Region, capture
@@ -90,8 +90,6 @@ def _of_extents(node: Node) -> np.ndarray | None:
 
 
 def _as_cast(model: Model, node: Node) -> int:
-    import onnx
-
     dtype = node.inputs[1].dtype
     if dtype is None:
         return 0

@@ -13,6 +13,7 @@ from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.opset import reads_the_same
 from npuconv.model.core import Model
 
 
@@ -20,13 +21,11 @@ from npuconv.model.core import Model
 def lower_opset(
     model: Model, device: TargetDevice, log: Log, annotations: Annotations
 ) -> tuple[int, Annotations]:
-    from npuconv.legalize.tools import opset as _opset
-
     target = device.options.opset
     if model.opset <= target:
         return 0, annotations
     for node, _ in model.walk():
-        if not _opset.reads_the_same(model, node, target):
+        if not reads_the_same(model, node, target):
             obstacle = f"{node.op} at {model.label(node)!r} is not in the older one"
             log.refuse(model, node, f"{node.op} of opset {model.opset} is not in {target}")
             return 0, replace(annotations, opset_obstacle=obstacle)

@@ -13,16 +13,13 @@ from dataclasses import replace
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.opset import raise_to
 from npuconv.model.core import Model
 from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)
 def raise_opset(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
-    from npuconv.legalize.tools import opset as _opset
-
     opset = max(model.opset, OLDEST_OPSET)
-    fired, obstacle = _opset.raise_to(
-        model, log, opset, least=opset, obstacle=annotations.opset_obstacle
-    )
+    fired, obstacle = raise_to(model, log, opset, least=opset, obstacle=annotations.opset_obstacle)
     return fired, replace(annotations, opset_obstacle=obstacle)

@@ -9,7 +9,7 @@ could be given or seen in it, so they are float32.
 
 from __future__ import annotations
 
-from npuconv.lazy import np
+from npuconv.lazy import np, onnx
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -59,8 +59,6 @@ def _half(node: Node) -> str:
 
 def _widen(model: Model, node: Node, kind: str, wide: Wide) -> None:
     """Cast inputs, once for all consumers, and outputs; Casts without consumers are swept away."""
-    import onnx
-
     float32 = np.dtype(np.float32)
     for index, tensor in enumerate(list(node.inputs)):
         values = query.value(tensor)
@@ -87,8 +85,6 @@ def _widen_interface(model: Model) -> None:
 
     The Casts, which do nothing then, are taken out by eliminate-cast.
     """
-    import onnx
-
     to_float = int(onnx.TensorProto.FLOAT)
     for tensor in filter(_is_bfloat16, model.graph.inputs):
         consumers = query.consumers(tensor)

@@ -14,6 +14,7 @@ from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.opset import raise_to
 from npuconv.model.core import Model
 from npuconv.version import OLDEST_OPSET
 
@@ -22,11 +23,9 @@ from npuconv.version import OLDEST_OPSET
 def write_opset(
     model: Model, device: TargetDevice, log: Log, annotations: Annotations
 ) -> tuple[int, Annotations]:
-    from npuconv.legalize.tools import opset as _opset
-
     if not OLDEST_OPSET <= model.opset < device.options.opset:
         return 0, annotations  # raise-opset could not even reach the oldest: MDL003 says so
-    fired, obstacle = _opset.raise_to(
+    fired, obstacle = raise_to(
         model, log, device.options.opset, least=model.opset + 1, obstacle=annotations.opset_obstacle
     )
     return fired, replace(annotations, opset_obstacle=obstacle)

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
-from onnx import TensorProto, defs, helper
-
+from npuconv.lazy import np, onnx
 from npuconv.legalize.log import Log
 from npuconv.model import edit, query
 from npuconv.model.core import Model, subgraphs
@@ -178,7 +176,9 @@ class _Draft(_Step):
             if name in self.attrs and kind != new_kind:  # Cast-1 had the name of a type
                 value, names_type = self.attrs[name], isinstance(self.attrs[name], str)
                 _require(names_type or value == int(value), f"its {name} is {value}")
-                self.attrs[name] = TensorProto.DataType.Value(value) if names_type else int(value)
+                self.attrs[name] = (
+                    onnx.TensorProto.DataType.Value(value) if names_type else int(value)
+                )
         self.check(version)
 
     def _write_input(self, index: int, name: str, value: Any) -> None:
@@ -209,7 +209,7 @@ class _Draft(_Step):
             kind = _type_name(tensor.dtype) if types and tensor.name and tensor.dtype else ""
             _require(not kind or kind in types, f"it does not take {kind} {where}")
 
-    def constant(self, values: Any, dtype: Any = np.int64) -> Tensor:
+    def constant(self, values: Any, dtype: Any = "int64") -> Tensor:
         array = np.asarray(values, dtype)
         return edit.constant(self.model, f"{self.node.name}/constant", array)
 
@@ -264,10 +264,10 @@ class _Schema(NamedTuple):
 
 
 @cache
-def _history() -> dict[str, list[defs.OpSchema]]:
+def _history() -> dict[str, list[onnx.defs.OpSchema]]:
     """Return all versions of the standard operators, oldest first."""
     schemas = defaultdict(list)
-    for schema in sorted(defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
+    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
         if schema.domain == "":
             schemas[schema.name].append(schema)
     return schemas
@@ -282,12 +282,12 @@ def _versions(op: str) -> tuple[int, ...]:
 def _schema(op: str, opset: int) -> _Schema:
     versions = [s for s in _history().get(op, ()) if s.since_version <= opset]
     _require(versions, f"opset {opset} does not have it")
-    single, inputs, attributes = defs.OpSchema.FormalParameterOption.Single, {}, {}
+    single, inputs, attributes = onnx.defs.OpSchema.FormalParameterOption.Single, {}, {}
     for formal in versions[-1].inputs:
         types = frozenset(t for t in formal.types if t.startswith("tensor("))
         inputs[_RENAMED.get(formal.name, formal.name)] = formal.option == single, types
     for name, a in versions[-1].attributes.items():
-        default = helper.get_attribute_value(a.default_value) if a.default_value.name else None
+        default = onnx.helper.get_attribute_value(a.default_value) if a.default_value.name else None
         attributes[name] = a.type, a.required, default
     most = versions[-1].max_input, versions[-1].max_output
     return _Schema(versions[-1].deprecated, most, inputs, attributes)
@@ -303,8 +303,10 @@ _OBSOLETE = frozenset({"consumed_inputs", "is_test", "output_sequence", "broadca
 
 @cache
 def _type_name(dtype: Any) -> str:
-    number = dtype if isinstance(dtype, int) else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    return f"tensor({TensorProto.DataType.Name(number).lower()})"
+    number = (
+        dtype if isinstance(dtype, int) else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    )
+    return f"tensor({onnx.TensorProto.DataType.Name(number).lower()})"
 
 
 # Changes that schemas do not show

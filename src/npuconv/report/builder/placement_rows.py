@@ -14,6 +14,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import costs, crossings
 from npuconv.partition.costs import cost
+from npuconv.report.groups import group_by
 from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
@@ -57,6 +58,7 @@ def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.
     """Return subgraphs and traffic of the device, and its share of the multiplications."""
     model, plan, source = legal.model, legal.plan, legal.source
     crossing = crossings.crossings(model, plan)
+    nodes_of = group_by(nodes, lambda node: node.subgraph)
     return schema.Device(
         macs_before=schema.MacShare(
             device=total(
@@ -76,7 +78,7 @@ def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.
                 nodes=len(subgraph.nodes),
                 first=model.label(subgraph.nodes[0]),
                 last=model.label(subgraph.nodes[-1]),
-                macs=total(node.macs for node in nodes if node.subgraph == number),
+                macs=total(node.macs for node in nodes_of.get(number, ())),
                 inputs=tuple(
                     schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.inputs
                 ),
