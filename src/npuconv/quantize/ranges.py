@@ -37,8 +37,10 @@ def choose_encodings(
     groups: Sequence[Group] | None = None,
     shares: Mapping[str, float] = {},
 ) -> QuantState:
-    """Choose scale and zero point of every int8 tensor, once: see ``RangeChoice``."""
-    return RangeChoice(graph, calibration, groups).encode(shares)
+    """Choose scale and zero point of every int8 tensor for the file: see ``RangeChoice``."""
+    is_fixed = graph.options.io == "int8" or not graph.stores_zeros
+    free_zero = 0 if is_fixed else graph.device.free_zero
+    return RangeChoice(graph, calibration, groups, free_zero).encode(shares)
 
 
 _Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encodings by tensor
@@ -56,10 +58,10 @@ class RangeChoice:
         graph: LegalModel,
         calibration: Calibration,
         groups: Sequence[Group] | None = None,
+        free_zero: int = 0,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
-        is_fixed = graph.options.io == "int8" or not graph.stores_zeros
-        self._free_zero = 0 if is_fixed else graph.device.free_zero
+        self._free_zero = free_zero
         self._constraints = ConstraintBuilder(graph, calibration.statistics)
         self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
