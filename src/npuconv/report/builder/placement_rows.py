@@ -112,8 +112,8 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat:
         rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))
     return schema.KeptFloat(
         patterns=tuple(rows),
-        transitions_without=crossings.transitions(legal.model, free),
-        bytes_without=crossings.bytes_of((*crossing.to_device, *crossing.to_host)),
+        transitions_without=len(crossing.ports),
+        bytes_without=crossing.bytes,
     )
 
 
@@ -185,8 +185,8 @@ def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
             form=form.name,
             macs=form.cost.macs,
             weight_bytes=form.cost.weight_bytes,
-            moved_bytes=form.moved_bytes,
-            crossings=form.crossings,
+            moved_bytes=form.cost.moved_bytes,
+            crossings=form.cost.crossings,
             cost=form.total(legal.target),
             obstacle=form.obstacle,
             chosen=form.is_chosen,
