@@ -73,11 +73,10 @@ def judge(
     question = Question(data, list(model.inputs), feeds, len(model.outputs), calibrates)
     version, (reply,) = tool.ask([question])
     answer = reply.answer
-    results = []
-    for values in reply.outputs:
-        result = dict(zip(model.outputs, values, strict=True))
-        result = result if model.tflite is None else model.tflite.restored(result)
-        results.append(comparison.dequantized(result))
+    results = [dict(zip(model.outputs, arrays, strict=True)) for arrays in reply.outputs]
+    if model.tflite is not None:
+        results = [model.tflite.restored(result) for result in results]
+    results = [comparison.dequantized(result) for result in results]
     steps = output_steps(model.proto, comparison.scales) if model.is_int8 else {}
     total, outputs = Stats(), []
     for name in model.outputs if results else ():
