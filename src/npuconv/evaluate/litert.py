@@ -110,10 +110,8 @@ class TfliteSession:
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
                 raise ModelError(f"{self._name}: LiteRT does not run it: {_line(error)}") from None
-            ends = [end for end in self._outputs if end.name in outputs]
-            return self.restored(
-                {end.name: self._interpreter.get_tensor(end.number) for end in ends}
-            )
+            numbers = {end.name: end.number for end in self._outputs if end.name in outputs}
+            return self.restored({n: self._interpreter.get_tensor(k) for n, k in numbers.items()})
 
     def stored(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return inputs with the types and the order of axes of the file, in its order."""
