@@ -276,7 +276,7 @@ def test_a_vendor_that_cannot_be_asked(cli, pair, folder):
             "vela",
             "--vendor vela reads .tflite files, not q.onnx (npuconv convert --format tflite",
         ),
-        ("hexagon", "unknown tool 'hexagon' (known: qnn, rknn, vela, openvino)"),
+        ("hexagon", "unknown tool 'hexagon' (known: qnn, rknn, vela, litert, openvino)"),
     ):
         python = sys.executable if name == "vela" else folder / "absent"
         done = cli(*pair, "--vendor", name, "--vendor-python", python)

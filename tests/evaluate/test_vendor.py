@@ -124,14 +124,14 @@ def test_open_extents_are_fixed(judged):
     (info,) = onnx.load_from_string(tool.question.model).graph.input
     assert [dim.dim_value for dim in info.type.tensor_type.shape.dim] == [1, 3, 6, 6]
     assert report.vendor.notes == ("open extents are those of the samples: x [1, 3, 6, 6]",)
-    assert not tool.question.keys["calibrates"]
+    assert not tool.question.calibrates
 
 
 def test_a_float_file(judged):
     """The tool quantizes it by itself: there are no integers to compare with."""
     tool = StandIn(Answer(accepted=True), lambda _: [np.float32([[1, 2, 3, 4]])])
     report = judged(tool, float_model(), float_model()).vendor
-    assert tool.question.keys["calibrates"]
+    assert tool.question.calibrates
     assert "takes these samples for calibration" in report.notes[0]
     assert (report.outputs[0].step, report.outputs[0].differences) == (None, None)
 

@@ -133,7 +133,7 @@ def test_nothing_on_the_device():
 
 
 def transitions(built):
-    return planning.transitions(*planned(built))
+    return len(planning.crossings(*planned(built)).ports)
 
 
 def test_transitions():
@@ -169,7 +169,8 @@ def test_the_price_of_crossings():
     built = net((1, 4, 8, 8))
     target = chip(also={"costs": {"crossing": 1000, "crossing_byte": 1}})
     model, plan = planned(built)
-    count, traffic = planning.transitions(model, plan), planning.traffic(model, plan)
+    crossing = planning.crossings(model, plan)
+    count, traffic = len(crossing.ports), crossing.bytes
     assert planning.price(model, plan, target) == 1000 * count + traffic
     model, plan = planned(net((1, 4, "h", 8)))
-    assert planning.price(model, plan, target) % 1000 == planning.transitions(model, plan)
+    assert planning.price(model, plan, target) % 1000 == count

@@ -30,8 +30,7 @@ SWEEP = [range(first, first + 50) for first in range(0, 2000, 50)]
 
 def price_of(legal: LegalModel) -> float:
     """Return the price of the work and of the crossings."""
-    work = cost(legal.model.nodes())
-    total = legal.target.costs.total(work.macs or 0, work.weight_bytes, work.convolutions, 0)
+    total = cost(legal.model.nodes()).total(legal.target.costs)
     return total + price(legal.model, legal.plan, legal.target)
 
 

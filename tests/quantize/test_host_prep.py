@@ -9,7 +9,7 @@ import pytest
 
 import npuconv
 from npuconv.legalize.legal import LegalModel
-from npuconv.partition.crossings import transitions
+from npuconv.partition.crossings import crossings
 from npuconv.quantize.host_prep import gain, prepare_host
 from support.asserts import builtin, context, read, same_numbers
 from support.builders import Net
@@ -76,9 +76,9 @@ def test_what_an_operator_reads_too_crosses_once():
     ops = ("Conv", "Sigmoid", "Mul", "Add", "Pad")
     ctx.target = chip("", also={"operators": {op: {} for op in ops}, **HOST})
     graph = planned(model, ctx)
-    before = transitions(graph.model, graph.plan)
+    before = len(crossings(graph.model, graph.plan).ports)
     graph = prepare_host(graph, [{"x": one[None]} for one in UNIT])
-    assert before == transitions(graph.model, graph.plan) == 2
+    assert before == len(crossings(graph.model, graph.plan).ports) == 2
 
 
 def test_gain():

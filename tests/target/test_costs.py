@@ -8,6 +8,7 @@ from npuconv import yamlio
 from npuconv.errors import TargetError
 from npuconv.model.conv import window
 from npuconv.model.facts import of_window
+from npuconv.partition.costs import Cost
 from npuconv.target import Target
 from support.asserts import read
 from support.builders import Net
@@ -16,13 +17,13 @@ from support.target_files import chip
 
 def test_a_target_without_costs_counts_macs_and_weights():
     """One each; nothing for starting a convolution or moving bytes."""
-    assert chip().costs.total(10, 5, 3, 1000) == 15
+    assert Cost(10, 5, 3, 1000).total(chip().costs) == 15
 
 
 def test_costs_of_a_file():
     """Every weight counts."""
     given = {"mac": 2, "weight_byte": 3, "convolution": 5, "moved_byte": 7}
-    assert chip(also={"costs": given}).costs.total(1, 1, 1, 1) == 17
+    assert Cost(1, 1, 1, 1).total(chip(also={"costs": given}).costs) == 17
 
 
 def test_a_negative_cost_is_refused():

@@ -149,7 +149,7 @@ def test_a_tool():
         def ask(self, questions):
             (question,) = questions
             assert question.feeds[0]["x"].shape == (1, 16, 16, 16)
-            assert question.keys == {"calibrates": True}
+            assert question.calibrates
             layers = (("a", "Conv", "NPU", ""), ("b", "Conv", "CPU", "too wide"))
             return "1", [Reply("refused", Answer(accepted=False, layers=layers))]
 

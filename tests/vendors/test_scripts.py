@@ -13,8 +13,7 @@ import pytest
 from npuconv.vendors import scripts
 
 QUESTION = {
-    "model": "model.onnx", "inputs": ["x"], "chip": "", "options": [], "calibrates": False,
-    "outputs": 1,
+    "model": "model.onnx", "inputs": ["x"], "chip": "", "calibrates": False, "outputs": 1,
 }  # fmt: skip
 FEEDS = [{"x": np.float32([[1, 2]])}]
 QNN_LOG = """
@@ -225,8 +224,44 @@ def test_vela_estimates(ask):
 
 @pytest.mark.parametrize("status", [1, "exit"])
 def test_vela_refuses(ask, status):
-    reply, _ = ask("vela", vela(status, "", "\nError: no such operator\n"), options=["--x"])
+    reply, _ = ask("vela", vela(status, "", "\nError: no such operator\n"))
     assert reply == {"accepted": False, "message": "Error: no such operator"}
+
+
+@pytest.mark.parametrize("fault", ["", "no\n kernel"])
+def test_litert(ask, fault):
+    """Inputs and outputs are matched by their place; an error of an operator is a refusal."""
+
+    class Interpreter:
+        def __init__(self, model_path, num_threads):
+            assert (model_path, num_threads) == ("model.onnx", 1)
+            self.tensors = {}
+
+        def allocate_tensors(self):
+            if fault:
+                raise RuntimeError(fault)
+
+        def get_input_details(self):
+            return [{"index": 7}]
+
+        get_output_details = get_input_details
+
+        def set_tensor(self, number, values):
+            self.tensors[number] = values
+
+        def invoke(self):
+            self.tensors = {number: values + 1 for number, values in self.tensors.items()}
+
+        def get_tensor(self, number):
+            return self.tensors[number]
+
+    module = {"Interpreter": Interpreter}
+    reply, outputs = ask("litert", {"ai_edge_litert": {}, "ai_edge_litert.interpreter": module})
+    if fault:
+        assert (reply, outputs) == ({"accepted": False, "message": "no kernel"}, None)
+    else:
+        assert reply == {"accepted": True}
+        assert outputs[0][0].tolist() == [[2, 3]]
 
 
 def test_openvino(ask):

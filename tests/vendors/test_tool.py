@@ -71,12 +71,11 @@ def test_a_tool_that_fails(tmp_path, body, message):
 def test_the_next_question_after_a_crash(tmp_path):
     """A fork crashes alone; after a process that has died there are no answers."""
     body = (
-        "    if question.get('faulty'): os.abort()\n"
-        "    if question.get('deadly'): os.kill(os.getppid(), signal.SIGKILL)\n" + ACCEPTS
+        "    if question['outputs'] == 1: os.abort()\n"
+        "    if question['outputs'] == 2: os.kill(os.getppid(), signal.SIGKILL)\n" + ACCEPTS
     )
-    keys = ({"faulty": 1}, {}, {"deadly": 1}, {})
     _, replies = VendorTool(QNN, environment(tmp_path, body)).ask(
-        [Question(b"", keys=k) for k in keys]
+        [Question(b"", outputs=number) for number in (1, 0, 2, 0)]
     )
     verdicts = [done.verdict for done in replies]
     assert verdicts == ["failed", "accepted", "failed", "failed"]

@@ -20,9 +20,10 @@ from npuconv.errors import ModelError, UsageError
 from npuconv.findings import Severity, Status
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.split.layer import Layer, layer_of
-from npuconv.legalize.split.planner import Planner, Price, SplitPlan
+from npuconv.legalize.split.planner import Planner, SplitPlan
 from npuconv.legalize.split.proposal import DEFAULT
 from npuconv.model.facts import of_window
+from npuconv.partition.costs import Cost
 from npuconv.report.sections import Section, Table
 from npuconv.report.words import count, quantity, size
 from npuconv.target import Target, value_text
@@ -123,7 +124,7 @@ def explore_limits(
             if reason := next(errors, ""):
                 left_out[path] = reason
             else:
-                convolutions = map(layer_of, legal.plan.convolutions)
+                convolutions = (layer_of(conv, legal.target) for conv in legal.plan.convolutions)
                 layers[path] = Counter(c for c in convolutions if not isinstance(c, str))
         except ModelError as error:
             left_out[path] = str(error)
@@ -183,11 +184,11 @@ def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -
     for layer in all_layers:
         fits = planner.demand is not None and planner.demand.fits(layer)
         plans[layer] = planner.leaf(layer) if fits else planner.plan(layer)[0]
-    added, sums, cost, plain_cost = Price(), 0, 0.0, 0.0
+    added, sums, cost, plain_cost = Cost(0, 0), 0, 0.0, 0.0
     for layer, number in all_layers.items():
         plan, leaf = plans[layer], plain.leaf(layer)
         if plan is not None:
-            added = added.plus(plan.price, number).plus(leaf.price, -number)
+            added = added.plus(plan.cost, number).plus(leaf.cost, -number)
             sums += plan.sums * number
             cost, plain_cost = cost + plan.total * number, plain_cost + leaf.total * number
     macs = sum(layer.macs() * number for layer, number in all_layers.items())
@@ -196,9 +197,9 @@ def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -
         value=value,
         rewritten=sum(not changed.isdisjoint(model) for model in models),
         refused=sum(any(plans[layer] is None for layer in model) for model in models),
-        macs=added.macs,
-        share=added.macs / max(1, macs),
-        moved_bytes=added.moved,
+        macs=added.macs or 0,
+        share=(added.macs or 0) / max(1, macs),
+        moved_bytes=added.moved_bytes,
         convolutions=added.convolutions,
         partial_sums=sums,
         cost=cost / plain_cost - 1 if plain_cost else 0.0,

@@ -42,7 +42,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 @click.option(
     "--vendor",
     metavar="NAME[:CHIP]",
-    help="compile and run INT8 with a vendor's tool too: qnn, rknn, vela or openvino",
+    help="compile and run INT8 with a vendor's tool too: qnn, rknn, vela, litert or openvino",
 )
 @click.option(
     "--vendor-python",

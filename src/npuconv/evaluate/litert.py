@@ -105,17 +105,23 @@ class TfliteSession:
         """
         with self._lock:  # samples run beside each other, an interpreter holds one
             try:
-                for end in self._inputs:
-                    values = np.asarray(feeds[end.name], end.dtype).transpose(end.order)
-                    self._interpreter.set_tensor(end.number, np.ascontiguousarray(values))
+                for end, values in zip(self._inputs, self.stored(feeds).values(), strict=True):
+                    self._interpreter.set_tensor(end.number, values)
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
                 raise ModelError(f"{self._name}: LiteRT does not run it: {_line(error)}") from None
-            return {
-                end.name: self._interpreter.get_tensor(end.number).transpose(np.argsort(end.order))
-                for end in self._outputs
-                if end.name in outputs
-            }
+            numbers = {end.name: end.number for end in self._outputs if end.name in outputs}
+            return self.restored({n: self._interpreter.get_tensor(k) for n, k in numbers.items()})
+
+    def stored(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return inputs with the types and the order of axes of the file, in its order."""
+        arrays = ((e, np.asarray(feeds[e.name], e.dtype).transpose(e.order)) for e in self._inputs)
+        return {end.name: np.ascontiguousarray(array) for end, array in arrays}
+
+    def restored(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return outputs with their axes in the order of ONNX."""
+        orders = {end.name: np.argsort(end.order) for end in self._outputs}
+        return {name: array.transpose(orders[name]) for name, array in values.items()}
 
 
 def _interface_tensors(

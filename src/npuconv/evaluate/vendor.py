@@ -64,20 +64,19 @@ def judge(
     feeds = [comparison.quantized(feed) for feed, *_ in samples]
     notes = []
     if model.tflite is not None:
-        data = Path(str(source)).read_bytes()
+        data, feeds = Path(str(source)).read_bytes(), [model.tflite.stored(feed) for feed in feeds]
     else:
         data, open_inputs = _with_shapes(model, feeds[0])
         notes += [f"open extents are those of the samples: {open_inputs}"] if open_inputs else []
-    if not model.is_int8:
+    if calibrates := not model.is_int8:
         notes.append("the file is float: a tool that quantizes takes these samples for calibration")
-    keys = {"calibrates": not model.is_int8}
-    question = Question(data, list(model.inputs), feeds, len(model.outputs), keys)
+    question = Question(data, list(model.inputs), feeds, len(model.outputs), calibrates)
     version, (reply,) = tool.ask([question])
     answer = reply.answer
-    results = [
-        comparison.dequantized(dict(zip(model.outputs, values, strict=True)))
-        for values in reply.outputs
-    ]
+    results = [dict(zip(model.outputs, arrays, strict=True)) for arrays in reply.outputs]
+    if model.tflite is not None:
+        results = [model.tflite.restored(result) for result in results]
+    results = [comparison.dequantized(result) for result in results]
     steps = output_steps(model.proto, comparison.scales) if model.is_int8 else {}
     total, outputs = Stats(), []
     for name in model.outputs if results else ():

@@ -14,7 +14,7 @@ from npuconv.model.conv import Window, window
 from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node
-from npuconv.partition.costs import Cost, Form
+from npuconv.partition.costs import Cost
 from npuconv.target.facts import Facts
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ class TargetDevice:
     def _facts(self, win: Window, *, bias: bool) -> Facts:
         return {**of_window(win), "layout": self.options.layout, "bias": bias}
 
-    def splittable(self, model: Model) -> list[Node]:
-        """Return the convolutions beyond a limit whose parts have their integers."""
+    def split_plans(self, model: Model) -> list[tuple[Node, SplitPlan]]:
+        """Return the convolutions beyond a limit whose parts have their integers, with plans."""
         if model.opset < _LEAST_OPSET or self.target.operator("Conv") is None:
             return []
         convs = (node for node in model.nodes("Conv") if node.name not in self.keep_float)
-        return [conv for conv in convs if self.split_plan(conv) is not None]
+        return [(conv, plan) for conv in convs if (plan := self.split_plan(conv)) is not None]
 
     def split_plan(self, conv: Node) -> SplitPlan | None:
         """Return the plan of a Conv beyond a limit whose parts have its integers, if there is one.
@@ -106,7 +106,7 @@ class TargetDevice:
         win = window(conv)
         if win is None or not self.options.fit or not self.breaks(win, conv):
             return None
-        layer = layer_of(conv)
+        layer = layer_of(conv, self.target)
         plan = None if isinstance(layer, str) else self.planner.exact_plan(layer)
         return None if plan is None or plan.proposal is None else plan
 
@@ -139,24 +139,17 @@ class TargetDevice:
 
     def adds_bias(self, win: Window) -> bool:
         """Return whether the bias of a considered convolution needs an Add, or has no place."""
-        layer = layer_of_window(win, bias=True) if self.options.fit else None
-        plan = None if layer is None else self.planner.plan(layer)[0]
+        plan = self._fitted(win)
         return plan is None or plan.adds_bias
 
-    def fitted(self, win: Window) -> Form:
+    def cost(self, win: Window) -> Cost:
         """Return the cost of a considered convolution after it is fitted to the limits."""
+        plan = self._fitted(win)
+        return Cost(win.macs, win.parameters(), 1) if plan is None else plan.cost
+
+    def _fitted(self, win: Window) -> SplitPlan | None:
         layer = layer_of_window(win, bias=True) if self.options.fit else None
-        plan = None if layer is None else self.planner.plan(layer)[0]
-        if plan is None:
-            return Form("", Cost(win.macs, win.parameters(), 1))
-        price = plan.price
-        return Form(
-            "",
-            price.cost,
-            price.moved,
-            crossings=price.crossings,
-            crossing_bytes=price.crossing_bytes,
-        )
+        return None if layer is None else self.planner.plan(layer)[0]
 
     def offloads(self, node: Node, *, listed: bool = False) -> bool:
         """Return whether to rewrite a node as a Conv: requested, and the target does not take it.

@@ -300,11 +300,13 @@ def legalize(
         rules = legal.rule_context()
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
-    if legal.unsplit is not None and _has_integer_forms(legal.unsplit, device):
+    if legal.unsplit is not None and any(
+        plan.biasless or plan.accumulates for _, plan in device.split_plans(legal.unsplit)
+    ):
         # The device adds in int32, or reads a bias as channels, so the written graph lacks the
         # nodes around the parts, and their findings. Limits of convolutions hold for the parts.
         model = legal.unsplit.copy()
-        split_layers(model, device.planner, device.splittable(model))
+        split_layers(model, device.split_plans(model))
         core.sweep(model)
         legal = replace(legal, model=model)
         lint = engine.lint(legal.rule_context())
@@ -356,16 +358,10 @@ def _split(
         write("float")
         return legal, annotations
     convs = [conv for builder in write("rounding") for conv in builder.convs]
-    unsplit = model.copy() if device.splittable(model) else None
+    unsplit = model.copy() if device.split_plans(model) else None
     write("exact")
     summed = frozenset(conv.node for conv in convs if conv.summed)
     return replace(legal, unsplit=unsplit, summed=summed), annotations
-
-
-def _has_integer_forms(model: Model, device: TargetDevice) -> bool:
-    """Return whether a split layer has sums in int32, or a bias as input channels."""
-    plans = map(device.split_plan, device.splittable(model))
-    return any(plan.biasless or plan.accumulates for plan in plans if plan is not None)
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:

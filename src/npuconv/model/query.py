@@ -244,3 +244,14 @@ def reduced_axes(node: Node) -> tuple[int, ...] | None:
     if axes is None or not count:
         return None
     return tuple(sorted(int(axis) % count for axis in axes))
+
+
+def is_normalizing(mean: Node) -> bool:
+    """Return whether a mean is subtracted from its input, or is a mean of squares."""
+    source, square = mean.inputs[0], producer(mean.inputs[0])
+    differences = [n for n in consumers(mean.outputs[0]) if n.op == "Sub"]
+    if any(tensor is source for n in differences for tensor in n.inputs):
+        return True
+    if square is None or square.op != "Mul":
+        return square is not None and square.op == "Pow"
+    return square.inputs[0] is square.inputs[1]

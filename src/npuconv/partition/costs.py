@@ -22,15 +22,41 @@ from npuconv.model.types import Node, Tensor
 if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.target import Target
+    from npuconv.target.description import Costs
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Total cost of some nodes."""
+    """Total cost of some nodes, or of a form of a convolution."""
 
     macs: int | None  # multiply-accumulates; None if a dimension is not known
-    weight_bytes: int  # bytes of int8 weights
+    weight_bytes: int  # bytes of int8 weights; weights that several convolutions share count once
     convolutions: int = 0
+    moved_bytes: int = 0  # bytes sliced, concatenated or reordered per inference
+    crossings: int = 0  # tensors that cross because the host cuts or joins parts
+    crossing_bytes: int = 0  # bytes of these tensors
+
+    def plus(self, part: Cost, count: int = 1, weights: int = 1) -> Cost:
+        """Add so many parts of one kind, with so many different weights."""
+        return Cost(
+            None if self.macs is None or part.macs is None else self.macs + count * part.macs,
+            self.weight_bytes + weights * part.weight_bytes,
+            self.convolutions + count * part.convolutions,
+            self.moved_bytes + count * part.moved_bytes,
+            self.crossings + count * part.crossings,
+            self.crossing_bytes + count * part.crossing_bytes,
+        )
+
+    def total(self, costs: Costs) -> float:
+        """Return the sum with the weights of a target; unknown multiplications count as none."""
+        return (
+            costs.mac * (self.macs or 0)
+            + costs.weight_byte * self.weight_bytes
+            + costs.convolution * self.convolutions
+            + costs.moved_byte * self.moved_bytes
+            + costs.crossing * self.crossings
+            + costs.crossing_byte * self.crossing_bytes
+        )
 
 
 @dataclass(frozen=True)
@@ -42,15 +68,12 @@ class Peak:
     node: str  # node that runs at that time
 
 
-_NOTHING = Cost(0, 0)
 _WITH_WEIGHTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "DeformConv", "CausalConvWithState")
 
 
 def cost(nodes: Iterable[Node]) -> Cost:
     """Return the cost of these nodes together."""
     listed = [node for node in nodes if node.op in _MACS and len(node.inputs)]  # not folded
-    if not listed:
-        return _NOTHING
     counts = [macs(node) for node in listed]
     known_counts = [m for m in counts if m is not None]
     total = sum(known_counts) if len(known_counts) == len(counts) else None
@@ -233,19 +256,12 @@ class Form:
 
     name: str  # name in --prefer
     cost: Cost
-    moved_bytes: int = 0  # bytes sliced, concatenated or reordered per inference
     obstacle: str = ""  # reason why the form is not possible
-    crossings: int = 0  # tensors that cross because the host cuts and joins its channels
     is_chosen: bool = False
-    crossing_bytes: int | None = None  # bytes of these tensors; None: all moved bytes
 
     def total(self, target: Target) -> float | None:
         """Return the cost of the form on the target; None if a dimension is not known."""
-        if self.cost.macs is None:
-            return None
-        parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
-        moves = (self.moved_bytes, self.crossings, self.crossing_bytes)
-        return target.costs.total(*parts, *moves)
+        return None if self.cost.macs is None else self.cost.total(target.costs)
 
 
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:
@@ -259,8 +275,3 @@ def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[For
         return tuple(forms)
     best = min(candidates, key=lambda form: (form.total(target) or 0.0, form.cost.convolutions))
     return tuple(replace(form, is_chosen=form is best) for form in forms)
-
-
-def chosen_form(forms: Sequence[Form]) -> Form | None:
-    """Return the chosen form; None if no form is legal."""
-    return next((form for form in forms if form.is_chosen), None)

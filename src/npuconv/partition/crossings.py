@@ -37,6 +37,16 @@ class Crossings:
     to_device: tuple[Port, ...]
     to_host: tuple[Port, ...]
 
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """All of them: a tensor that crosses in both directions counts twice."""
+        return (*self.to_device, *self.to_host)
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes in one inference; None if the bytes of a tensor are unknown."""
+        return bytes_of(self.ports)
+
 
 @dataclass(frozen=True)
 class Detours:
@@ -62,22 +72,9 @@ def crossings(model: Model, plan: Plan) -> Crossings:
     return Crossings(*ports(model, nodes))
 
 
-def transitions(model: Model, plan: Plan) -> int:
-    """Return the number of tensors that cross, each counted once per direction."""
-    tensors = crossings(model, plan)
-    return len(tensors.to_device) + len(tensors.to_host)
-
-
-def traffic(model: Model, plan: Plan) -> int | None:
-    """Return the bytes that cross in one inference; None if the bytes of a tensor are unknown."""
-    tensors = crossings(model, plan)
-    return bytes_of((*tensors.to_device, *tensors.to_host))
-
-
 def price(model: Model, plan: Plan, target: Target) -> float:
     """Return the price of all crossings; a tensor of unknown extents counts as one byte."""
-    tensors, costs = crossings(model, plan), target.costs
-    ports = (*tensors.to_device, *tensors.to_host)
+    ports, costs = crossings(model, plan).ports, target.costs
     return sum(costs.crossing + costs.crossing_byte * (port.bytes or 1) for port in ports)
 
 

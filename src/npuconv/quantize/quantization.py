@@ -16,7 +16,7 @@ from npuconv.quantize.clipping import clip_ranges
 from npuconv.quantize.fake_quant import quant_points, with_logit_outputs
 from npuconv.quantize.host_prep import pad_between_layers, prepare_host
 from npuconv.quantize.oversampling import Oversampled
-from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.ranges import RangeChoice, choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import BUDGET, CLIPPING, PROBE, SENSITIVITY
@@ -62,9 +62,11 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
     with clock.measured("calibrate"):
         data, calibration = calibrate_on(graph, data, clock.step)
     with clock.measured("choose ranges"):
-        state = choose_encodings(graph, calibration)
+        state = RangeChoice(graph, calibration).encode()
     with clock.measured("clip ranges"):
         state = clip_ranges(graph, calibration, state, data.used, clock.step)
+    if graph.device.free_zero:  # only now: a step of clipping may turn a choice between ranges
+        state = choose_encodings(graph, calibration, shares=state.shares)
     with clock.measured("round weights"):
         state = round_weights(graph, calibration.hessians, state, step=clock.step)
     with clock.measured("sensitivity"):

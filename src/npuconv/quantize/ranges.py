@@ -37,8 +37,10 @@ def choose_encodings(
     groups: Sequence[Group] | None = None,
     shares: Mapping[str, float] = {},
 ) -> QuantState:
-    """Choose scale and zero point of every int8 tensor, once: see ``RangeChoice``."""
-    return RangeChoice(graph, calibration, groups).encode(shares)
+    """Choose scale and zero point of every int8 tensor for the file: see ``RangeChoice``."""
+    is_fixed = graph.options.io == "int8" or not graph.stores_zeros
+    free_zero = 0 if is_fixed else graph.device.free_zero
+    return RangeChoice(graph, calibration, groups, free_zero).encode(shares)
 
 
 _Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encodings by tensor
@@ -56,9 +58,10 @@ class RangeChoice:
         graph: LegalModel,
         calibration: Calibration,
         groups: Sequence[Group] | None = None,
+        free_zero: int = 0,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
-        self._free_zero = graph.device.free_zero if graph.stores_zeros else 0
+        self._free_zero = free_zero
         self._constraints = ConstraintBuilder(graph, calibration.statistics)
         self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
@@ -129,8 +132,9 @@ def _encode(
     is_stored = constraints.stores_zeros and len(points) == 1
     stored_zero = points.pop() if is_stored else 0
     if stored_zero == 0 and free_zero:
-        stored_zero = free_zero
-        zero_points = np.where(stored & is_stored, free_zero, zero_points).astype(np.int32)
+        stored_zero = free_zero  # and that of the slots that have the zero point of the file
+        tied = constraints.centred | (stored if is_stored else constraints.stored)
+        zero_points = np.where(tied & (zero_points == 0), free_zero, zero_points).astype(np.int32)
     for name in group.tensors:
         indices, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
         scales, zeros = choice.scales[indices], zero_points[indices]

@@ -33,16 +33,15 @@ class SplitGraph:
 
 def split_quantized(graph: LegalModel, state: QuantState) -> SplitGraph:
     """Write the layers that are beyond a limit in parts."""
-    if not any(map(graph.plan.is_convolution, graph.device.splittable(graph.model))):
+    if not any(graph.plan.is_convolution(c) for c, _ in graph.device.split_plans(graph.model)):
         return SplitGraph(graph, state)
     graph = graph.copied()
-    layers = [
-        conv for conv in graph.device.splittable(graph.model) if graph.plan.is_convolution(conv)
-    ]
-    ports = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
+    plans = graph.device.split_plans(graph.model)
+    plans = [(conv, plan) for conv, plan in plans if graph.plan.is_convolution(conv)]
+    ports = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv, _ in plans}
     encodings, weights = dict(state.encodings), dict(state.weights)
     convs = list[WrittenConv]()
-    for builder in split_layers(graph.model, graph.device.planner, layers):
+    for builder in split_layers(graph.model, plans):
         source, result = (state.encodings[name] for name in ports[builder.node.name])
         for name, part in builder.tensors.items():
             encodings[name] = _encoding_of(part, source if part.of_input else result)

@@ -6,9 +6,9 @@ The templates write the tables; here are the bars of layers.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -18,12 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from jinja2 import BytecodeCache, Environment, FunctionLoader, StrictUndefined
-from jinja2.bccache import Bucket
+from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from npuconv import files as atomic
-from npuconv.errors import OutputError
 from npuconv.report import Unreadable, groups, sections, words
 from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
@@ -85,30 +82,14 @@ def page(template: str, **values: object) -> str:
     return text.strip() + "\n"
 
 
-class _CompiledTemplates(BytecodeCache):
-    """Bytecode of templates in the cache of modules: compilation takes longer than rendering."""
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        with contextlib.suppress(OSError):
-            bucket.bytecode_from_string(_bytecode_path(bucket).read_bytes())
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        if not sys.dont_write_bytecode:
-            with contextlib.suppress(OSError, OutputError):  # the package may be read-only
-                _bytecode_path(bucket).parent.mkdir(parents=True, exist_ok=True)
-                atomic.write(_bytecode_path(bucket), bucket.bytecode_to_string())
-
-
-def _bytecode_path(bucket: Bucket) -> Path:
-    template = files("npuconv.report").joinpath("templates", f"{bucket.key}.py")
-    return Path(importlib.util.cache_from_source(str(template)))
-
-
 @cache
 def _environment() -> Environment:
+    # Templates are compiled once, where Python keeps bytecode: it takes longer than to render.
+    folder = Path(importlib.util.cache_from_source(__file__)).parent
+    is_kept = os.access(folder, os.W_OK) and not sys.dont_write_bytecode
     env = Environment(
         loader=FunctionLoader(_read),
-        bytecode_cache=_CompiledTemplates(),
+        bytecode_cache=FileSystemBytecodeCache(str(folder)) if is_kept else None,
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalize,

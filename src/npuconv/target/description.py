@@ -176,27 +176,6 @@ class Costs(Cited):
     )
     crossing_byte: float = Field(125.0, ge=0, description="one byte of such a tensor")
 
-    def total(
-        self,
-        macs: int,
-        weight_bytes: int,
-        convolutions: int,
-        moved_bytes: int,
-        crossings: int = 0,
-        crossing_bytes: int | None = None,
-    ) -> float:
-        """Return the cost of one form; None: if there are crossings, all moved bytes cross."""
-        if crossing_bytes is None:
-            crossing_bytes = moved_bytes if crossings else 0
-        return (
-            self.mac * macs
-            + self.weight_byte * weight_bytes
-            + self.convolution * convolutions
-            + self.moved_byte * moved_bytes
-            + self.crossing * crossings
-            + self.crossing_byte * crossing_bytes
-        )
-
 
 _FACT_KEYS: dict[str, Any] = {"propertyNames": {"enum": list(FACTS)}}
 

@@ -250,7 +250,7 @@ def ask_tool(tool: VendorTool, models: Sequence[tuple[bytes, Case]]) -> list[Ver
         shape = [case[f"in_{axis}"] for axis in "nchw"]
         sample = {"x": np.random.default_rng(1).normal(size=shape).astype(np.float32)}
         feeds = [sample] if calibrates else []
-        questions.append(Question(data, ["x"], feeds, keys={"calibrates": calibrates}))
+        questions.append(Question(data, ["x"], feeds, calibrates=calibrates))
     replies = tool.ask(questions)[1]
     answers = [(r.verdict == "accepted", r.answer) for r in replies]
     return [(ok, a.message or next((la[3] for la in a.layers if la[3]), "")) for ok, a in answers]

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -47,6 +47,7 @@ VENDORS = {
         Vendor("qnn", "onnxruntime_qnn", "Qualcomm QNN, emulated Hexagon HTP"),
         Vendor("rknn", "rknn", "RKNN-Toolkit2, simulated chip"),
         Vendor("vela", "ethosu", "Arm Vela", ".tflite"),
+        Vendor("litert", "ai_edge_litert", "LiteRT's default kernels on this processor", ".tflite"),
         Vendor("openvino", "openvino", "OpenVINO on this processor"),
     )
 }
@@ -68,13 +69,13 @@ class Answer(BaseModel):
 
 @dataclass(frozen=True)
 class Question:
-    """A model to compile, and samples to run it on; ``keys`` are further keys for the script."""
+    """A model to compile, and samples to run it on, or for a tool that quantizes."""
 
     model: bytes
     inputs: Sequence[str] = ()
     feeds: Sequence[Mapping[str, np.ndarray]] = ()
     outputs: int = 0  # number of outputs of the model
-    keys: Mapping[str, Any] = field(default_factory=dict)
+    calibrates: bool = False  # whether the tool quantizes the model with the samples
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,7 @@ class VendorTool:
         (folder / "inputs.npz").write_bytes(npz(arrays))
         keys = {
             "model": file.name, "inputs": list(names), "samples": len(feeds), "chip": self.chip,
-            "seconds": self.seconds, "outputs": question.outputs, "calibrates": False,
-            "options": [], **question.keys,
+            "seconds": self.seconds, "outputs": question.outputs, "calibrates": question.calibrates,
         }  # fmt: skip
         (folder / "question.json").write_text(json.dumps(keys), "utf-8")
 

@@ -71,6 +71,11 @@ FIRES = [
         putting("AveragePool", in_h={"max": 6}, in_n={"max": 1}),
     ),
     (lambda: Net(x=(1, 3, 9, 7)).op("GlobalMaxPool", "x").model(), putting(kernel_h={"max": 3})),
+    (lambda: Net(x=(1, 4, 40)).op("GlobalMaxPool").model(), putting(kernel_w={"max": 16})),
+    (
+        lambda: Net(x=(1, 3, 9, 7)).op("GlobalMaxPool").model(),
+        chip("MaxPool", also={"operators": {"MaxPool": {}, "GlobalMaxPool": {}}}),
+    ),
 ]
 SILENT = [
     (lambda: pool(7, strides=[1, 1], pads=[3] * 4), device()),
@@ -80,7 +85,7 @@ SILENT = [
     (lambda: pool(5, dilations=[2, 2], pads=[2] * 4), device(3)),
     (lambda: pool(9), device(1)),
     (lambda: pool(3), device(in_h={"max": 8})),
-    (lambda: Net(x=(1, 4, 40)).op("GlobalMaxPool").model(), device()),
+    (lambda: Net(x=(1, 4, 4, 5, 6)).op("GlobalMaxPool").model(), device()),
 ]
 
 

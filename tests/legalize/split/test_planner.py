@@ -31,7 +31,7 @@ def net(weight=(6, 8, 5, 5), x=(1, 8, 12, 12), **attrs: Any) -> Net:
 def split(one: Net, target: Target) -> tuple[Model, list[Builder]]:
     """Return the model with its split layers, and their builders."""
     model, device = read(one.model()), TargetDevice(target, Options())
-    builders = split_layers(model, device.planner, device.splittable(model))
+    builders = split_layers(model, device.split_plans(model))
     sweep(model)
     return model, builders
 
@@ -87,10 +87,10 @@ def test_what_rounds_is_written_before_calibration():
     model, device, log = read(one.model()), TargetDevice(target, Options()), Log()
     (builder,) = fit_convolution.function(model, device, log, "rounding")
     assert [conv.summed for conv in builder.convs] == [True] * 2
-    assert device.splittable(model)
+    assert device.split_plans(model)
     fit_convolution.function(model, device, log, "exact")
     sweep(model)
-    assert not device.splittable(model)
+    assert not device.split_plans(model)
     same_numbers(one.model(), model)
 
 
@@ -117,15 +117,14 @@ def test_parts_cross_where_the_host_cuts_or_joins_them(ops, crossings):
             layer((8, 1, 3, 3), cells=32, group=8)
         )
         assert plan.proposal.count == 4
-        assert plan.price.crossings == crossings
+        assert plan.cost.crossings == crossings
 
 
 def test_sums_in_the_accumulator_cross_nowhere():
     """The device reads the terms out of the whole input."""
     target = chip(in_c={"max": 4})
     crossings = [
-        Planner(target, exact_sums=exact).plan(layer())[0].price.crossings
-        for exact in (True, False)
+        Planner(target, exact_sums=exact).plan(layer())[0].cost.crossings for exact in (True, False)
     ]
     assert crossings == [0, 6]
 
@@ -148,8 +147,8 @@ def test_a_layer_that_the_compiler_splits_stays_whole_and_costs_its_split():
     small, large = layer((4, 3, 3, 3)), layer((4, 8, 3, 3))
     plan, split = compiler.plan(large)[0], hardware.plan(large)[0]
     assert (plan.proposal, split.proposal is None) == (None, False)
-    assert plan.price.convolutions == split.price.convolutions > 1
-    assert (plan.price.crossings, split.price.crossings > 0) == (0, True)
-    assert compiler.plan(small)[0].price == hardware.plan(small)[0].price
+    assert plan.cost.convolutions == split.cost.convolutions > 1
+    assert (plan.cost.crossings, split.cost.crossings > 0) == (0, True)
+    assert compiler.plan(small)[0].cost == hardware.plan(small)[0].cost
     alone = Planner(chip(bias={"equals": True, "native": {"equals": False}}))
-    assert alone.plan(layer(bias=True))[0].price.convolutions == 1
+    assert alone.plan(layer(bias=True))[0].cost.convolutions == 1

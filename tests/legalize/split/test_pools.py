@@ -28,6 +28,22 @@ def test_as_few_in_turn_as_can_be():
     assert [part.layer.extents for part in form.parts] == [(16, 16), (10, 10)]
 
 
+@pytest.mark.parametrize("cells", [31, 100, 508])
+def test_blocks_of_an_image(cells: int) -> None:
+    """A pool of all cells: every cell is in a block, and no stride is beyond its limit."""
+    limits = {"kernel_h": {"max": 16}, "stride_h": {"max": 16}}
+    (form,) = proposals(pools_in_turn, pool(cells, cells), **limits)
+    layers = [part.layer for part in form.parts for _ in range(part.count)]
+    assert len(layers) == (2 if cells < 256 else 3)
+    extents: tuple[int | None, ...] = (cells, cells)
+    for block in layers:
+        assert block.extents == extents
+        assert (cells - block.kernel[0]) % block.strides[0] == 0
+        assert block.strides <= block.kernel
+        cells, extents = block.cells(0) or 0, block.output[2:]
+    assert extents == (1, 1)
+
+
 def test_averages_do_not_follow_each_other():
     """No proposal for averages, or for pads around a dilated kernel."""
     limits = {"kernel_h": {"max": 3}}

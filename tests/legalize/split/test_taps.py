@@ -53,7 +53,7 @@ def test_the_plan_is_exact():
     plan, _ = Planner(listing("Slice", "Concat", dilation_h={"max": 2})).plan(dilated)
     assert plan.names == ("taps as channels",)
     assert not plan.rounds
-    assert plan.price.macs == dilated.macs()
+    assert plan.cost.macs == dilated.macs()
 
 
 @pytest.mark.parametrize("ops", [(), ("Slice",), ("Concat",)])

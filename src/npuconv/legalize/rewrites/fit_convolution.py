@@ -39,17 +39,23 @@ def fit_convolution(
 ) -> list[Builder]:
     if model.opset < 13 or not device.options.fit or device.target.operator("Conv") is None:
         return []
-    builders = (_fit(model, device, log, node, mode) for node in model.nodes("Conv"))
+    # The layers of the unchanged graph: splits do not change where their sources come from.
+    layers = [
+        (node, layer_of(node, device.target))
+        for node in model.nodes("Conv")
+        if (win := window(node)) is not None
+        if node.name not in device.keep_float and device.breaks(win, node)
+    ]
+    builders = (_fit(model, device, log, node, layer, mode) for node, layer in layers)
     return [builder for builder in builders if builder is not None]
 
 
-def _fit(model: Model, device: TargetDevice, log: Log, node: Node, mode: Mode) -> Builder | None:
+def _fit(
+    model: Model, device: TargetDevice, log: Log, node: Node, layer: Layer | str, mode: Mode
+) -> Builder | None:
     from npuconv.legalize.split.planner import write
 
-    win = window(node)
-    if win is None or node.name in device.keep_float or not device.breaks(win, node):
-        return None
-    planning = planned(model, device, log, node, layer_of(node))
+    planning = planned(model, device, log, node, layer)
     if planning is None or planning[0].proposal is None:
         return None
     plan, search = planning
@@ -100,16 +106,8 @@ def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
         return ()
     forms: dict[str, Form] = {}
     for alternative in search.alternatives:
-        name, price = " + ".join(alternative.names), alternative.price
-        form = Form(
-            name,
-            price.cost,
-            price.moved,
-            crossings=price.crossings,
-            is_chosen=alternative is plan,
-            crossing_bytes=price.crossing_bytes,
-        )
-        forms.setdefault(name, form)
+        name = " + ".join(alternative.names)
+        forms.setdefault(name, Form(name, alternative.cost, is_chosen=alternative is plan))
     return tuple(forms.values())[:_SHOWN]
 
 

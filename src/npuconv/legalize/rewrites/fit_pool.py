@@ -5,8 +5,8 @@ split is taken; docs/fitting.md lists them. All are exact, in int8 as well. An u
 triggers none.
 
 An AveragePool that a depthwise convolution can replace becomes one before. GlobalMaxPool of an
-image is a MaxPool of all cells. Refuses ``ceil_mode``, which is left where the extents are not
-known. ``--no-fit`` leaves all alone.
+image is a MaxPool of all cells, also where the target lists both: only a MaxPool has an int8 form.
+Refuses ``ceil_mode``, which is left where the extents are not known. ``--no-fit`` leaves all alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
         return 0
     op = "MaxPool" if node.op == GLOBAL else node.op
     operator = device.target.operator(node.op)
-    fits = operator is not None and not operator.objections(settled(node))
+    fits = operator is not None and not operator.objections(settled(node)) and node.op != GLOBAL
     if fits or node.name in device.keep_float or device.planner.demand_on(op) is None:
         return 0
     planning = planned(model, device, log, node, layer_of(node))
@@ -57,8 +57,8 @@ def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
         return log.refuse(model, node, text)
     before, after = plan.layer.text(), " + ".join(plan.texts) or plan.layer.text()
     before = node.op if plan.proposal is None else before
-    # A form with a Slice or Concat holds for these extents only.
-    modulus = 1 if plan.splits and not around else None
+    # A form with a Slice or Concat, or of the whole image, holds for these extents only.
+    modulus = 1 if plan.splits and not around and node.op != GLOBAL else None
     with log.rewrite(model, [node], before, after, modulus=modulus) as record:
         result, builder = write(model, node, plan)
         record.after = f"{builder.count} {plan.layer.op}: {after}"
@@ -74,8 +74,8 @@ def layer_of(node: Node) -> Layer | str:
     shape = tuple(d if isinstance(d, int) else None for d in dims)
     channels, axes = dims[1], len(dims) - 2
     if node.op == GLOBAL:
-        if axes != IMAGE:
-            return "it is no pool of an image"
+        if axes > IMAGE:
+            return "it is a pool of volumes"
         kernel = tuple(n for n in shape[2:] if n is not None)
         if len(kernel) < axes:
             return "its extents are not known"

@@ -26,7 +26,7 @@ from npuconv.model import edit, query
 from npuconv.model.conv import Window, effective_kernel, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import choose, chosen_form
+from npuconv.partition.costs import Form, choose
 
 AXES = 2
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
@@ -127,11 +127,11 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
         conv = candidate.win
         moved = conv.output if max(candidate.phases) > 1 else conv.input  # in phases, or with zeros
         count = elements(moved) if max(win.strides) > 1 else 0
-        plan, obstacle = device.fitted(conv), next(iter(device.lasting_objections(conv)), "")
-        moved_bytes = count + plan.moved_bytes
-        costed.append(replace(plan, name=name, moved_bytes=moved_bytes, obstacle=obstacle))
+        cost, obstacle = device.cost(conv), next(iter(device.lasting_objections(conv)), "")
+        cost = replace(cost, moved_bytes=count + cost.moved_bytes)
+        costed.append(Form(name, cost, obstacle))
     forms = choose(device.target, device.options, costed)
-    best = chosen_form(forms)
+    best = next((form for form in forms if form.is_chosen), None)
     if best is None:
         return log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
     candidate = candidates[best.name]

@@ -196,17 +196,13 @@ def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
 
 def _plain(layer: Layer, demand: Demand) -> Layer | None:
     """The next larger numbers of channels that the device takes, each by itself."""
-    form: Layer | None = layer
-    if demand.breaks(layer, limits.INPUTS):
-        forms = (layer.with_channels(layer.in_channels + n, layer.out_channels, 1)
-                 for n in range(MOST_ADDED + 1))  # fmt: skip
-        form = next((f for f in forms if not demand.breaks(f, limits.INPUTS)), None)
-    if form is not None and demand.breaks(form, limits.OUTPUTS):
-        wide = form
-        forms = (wide.with_channels(wide.in_channels, wide.out_channels + n, 1)
-                 for n in range(MOST_ADDED + 1))  # fmt: skip
-        form = next((f for f in forms if not demand.breaks(f, limits.OUTPUTS)), None)
-    return form
+    added = range(MOST_ADDED + 1)
+    forms = (layer.with_channels(layer.in_channels + n, layer.out_channels, 1) for n in added)
+    wide = next((f for f in forms if not demand.breaks(f, limits.INPUTS)), None)
+    if wide is None:
+        return None
+    forms = (wide.with_channels(wide.in_channels, wide.out_channels + n, 1) for n in added)
+    return next((f for f in forms if not demand.breaks(f, limits.OUTPUTS)), None)
 
 
 def _grouped(layer: Layer, demand: Demand) -> Layer | None:

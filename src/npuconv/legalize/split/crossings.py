@@ -74,7 +74,7 @@ def added_crossings(
     sketch = Sketch(model, Node("Conv", "layer"), layer, "int8")
     result = build(sketch, Piece(layer, source, constant(layer.weight), bias))
     model.graph.outputs.append(convolve(result, layer.output))
-    tensors = crossings(model, make_plan(model, target, form=form))
-    sizes = [port.bytes or 1 for port in (*tensors.to_device, *tensors.to_host)]
+    ports = crossings(model, make_plan(model, target, form=form)).ports
+    sizes = [port.bytes or 1 for port in ports]
     whole = [int8_bytes(model.graph.inputs[0]) or 1, int8_bytes(model.graph.outputs[0]) or 1]
     return len(sizes) - len(whole), sum(sizes) - sum(whole)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel, window
-from npuconv.model.types import Node
+from npuconv.model.types import Node, Tensor
+from npuconv.partition.operators import CUTTING, takes_as
+
+if TYPE_CHECKING:
+    from npuconv.target import Target
 
 Dims = tuple[int | str | None, ...]
 
@@ -28,7 +33,7 @@ class Layer:
         uniform: whether all weights are one number.
         op: ``Conv``, or the operator of a pool.
         counted: whether an average divides by its pads, too.
-        from_host: whether its source is an input of the model.
+        from_host: whether its source comes from the host.
     """
 
     source: tuple[int | None, ...]
@@ -173,7 +178,7 @@ def of_window(win: Window, *, bias: bool, uniform: bool = False) -> Layer | None
     )  # fmt: skip
 
 
-def layer_of(node: Node) -> Layer | str:
+def layer_of(node: Node, target: Target) -> Layer | str:
     """Return the layer of a node, or why it cannot be rewritten."""
     win, weight = window(node), query.constant_input(node, 1)
     if weight is None:
@@ -183,9 +188,24 @@ def layer_of(node: Node) -> Layer | str:
     bias = query.input_of(node, 2) is not None
     uniform = weight.size > 0 and bool((weight == weight.reshape(-1)[0]).all())
     layer = None if win is None else of_window(win, bias=bias, uniform=uniform)
-    if layer is not None:
-        producer = query.producer(node.inputs[0])
-        while producer is not None and producer.op == "Pad":
-            producer = query.producer(producer.inputs[0])
-        layer = replace(layer, from_host=producer is None)
-    return "its pads or the extents of its weights are not known" if layer is None else layer
+    if layer is None:
+        return "its pads or the extents of its weights are not known"
+    return replace(layer, from_host=is_from_host(node.inputs[0], target))
+
+
+def is_from_host(tensor: Tensor, target: Target) -> bool:
+    """Return whether no convolution is before a tensor, other than before nodes of the host.
+
+    Without a convolution in front, nodes of the device would save no crossing.
+    """
+    sources, visited = [tensor], set[int]()
+    for source in sources:
+        producer = query.producer(source)
+        if producer is None or id(producer) in visited:
+            continue
+        if producer.op == "Conv":
+            return False
+        visited.add(id(producer))
+        if producer.op in CUTTING or takes_as(producer.op, producer, target, after_conv=True):
+            sources += producer.inputs
+    return True

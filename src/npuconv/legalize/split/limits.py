@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -170,7 +171,7 @@ def _of_limit(name: str, limit: Limit) -> _Check:
 
 
 def _compile(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
-    """Compile the limit to a faster test; None if the limit needs another fact."""
+    """Compile a range or an enumeration to a faster test; None for other limits."""
     values, predicate = limit.values, limit.predicate
     if name == "C":
         return None
@@ -180,17 +181,17 @@ def _compile(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
         return partial(_allows_literal, name, literals, references)
     if any(type(value) is not int for value in values):
         return None
-    numbers = [int(value) for value in values]
-    tests: dict[str, Callable[[int], bool]] = {
-        "max": lambda value: value <= numbers[0],
-        "min": lambda value: value >= numbers[0],
-        "range": lambda value: numbers[0] <= value <= numbers[1],
-        "multiple_of": lambda value: value % numbers[0] == 0,
-    }
-    test = tests.get(predicate)
-    if test is None or (predicate == "multiple_of" and not numbers[0]):
+    numbers: list[float] = [int(value) for value in values]
+    ranges = {"max": [-math.inf, *numbers], "min": [*numbers, math.inf], "range": numbers}
+    if predicate not in ranges:
         return None
-    return partial(_test_number, test, name)
+    least, most = ranges[predicate]
+
+    def is_inside(facts: Facts) -> bool | None:
+        value = facts.get(name)
+        return least <= value <= most if type(value) is int else None
+
+    return is_inside
 
 
 def _allows_literal(
@@ -204,11 +205,6 @@ def _allows_literal(
     if any(type(item) is type(value) and item == value for item in allowed):
         return True
     return None if None in allowed else False
-
-
-def _test_number(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:
-    value = facts.get(name)
-    return test(value) if type(value) is int else None
 
 
 def _of_relation(relation: Relation) -> _Check:

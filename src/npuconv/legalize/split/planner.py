@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Mode, Piece, SumTerm, is_whole
 from npuconv.legalize.split.crossings import added_crossings
-from npuconv.legalize.split.layer import Layer, elements, layer_of
+from npuconv.legalize.split.layer import Layer
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     DEFAULT,
@@ -37,42 +37,13 @@ _CHANNELS_PADDED: dict[str, bool | int | str] = {
 
 
 @dataclass(frozen=True)
-class Price:
-    """Cost of a plan; weights that several convolutions share count once."""
-
-    macs: int = 0
-    weight_bytes: int = 0
-    convolutions: int = 0
-    moved: int = 0
-    penalty: float = 0.0  # cost of partial sums, in MACs
-    crossings: int = 0  # number of tensors that cross because the host cuts or joins parts
-    crossing_bytes: int = 0  # bytes of these tensors
-
-    def plus(self, part: Price, count: int = 1, weights: int = 1) -> Price:
-        """Add so many parts of one kind, with so many different weights."""
-        return Price(
-            self.macs + count * part.macs,
-            self.weight_bytes + weights * part.weight_bytes,
-            self.convolutions + count * part.convolutions,
-            self.moved + count * part.moved,
-            self.penalty + count * part.penalty,
-            self.crossings + count * part.crossings,
-            self.crossing_bytes + count * part.crossing_bytes,
-        )
-
-    @property
-    def cost(self) -> Cost:
-        """MACs, bytes of weights, convolutions."""
-        return Cost(self.macs, self.weight_bytes, self.convolutions)
-
-
-@dataclass(frozen=True)
 class SplitPlan:
     """A layer that fits, or its split with a plan for each part."""
 
     layer: Layer
-    price: Price
-    total: float
+    cost: Cost
+    total: float  # cost by which plans are compared
+    penalty: float = 0.0  # cost of partial sums, in MACs
     split: LayerSplit | None = None
     proposal: Proposal | None = None
     parts: tuple[SplitPlan, ...] = ()
@@ -282,62 +253,58 @@ class Planner:
 
         The search estimates crossings. They are counted for the plans that could be the cheapest.
         """
-        priced, least = list[SplitPlan](), math.inf
-        uncrossed = [(self._with_crossings(plan, 0, 0), plan) for plan in plans]
-        for lowest, plan in sorted(uncrossed, key=lambda pair: pair[0].total):
-            if lowest.total < least and plan.price.convolutions <= _MOST_PLACED:
+        placed, least = list[SplitPlan](), math.inf
+        uncrossed = [(self._with_crossings(plan, 0, 0).total, plan) for plan in plans]
+        for total, plan in sorted(uncrossed, key=itemgetter(0)):
+            if total < least and plan.cost.convolutions <= _MOST_PLACED:
                 counts = added_crossings(plan.layer, plan.build, self.target, self.form)
-                priced.append(self._with_crossings(plan, *counts))
-                least = min(least, priced[-1].total)
-            else:
-                priced.append(plan)
-        return sorted(priced, key=lambda p: (not self._is_preferred(p), p.total))
+                plan = self._with_crossings(plan, *counts)
+                least = min(least, plan.total)
+            placed.append(plan)
+        return sorted(placed, key=lambda p: (not self._is_preferred(p), p.total))
+
+    def _with_crossings(self, plan: SplitPlan, crossings: int, crossing_bytes: int) -> SplitPlan:
+        cost = replace(plan.cost, crossings=crossings, crossing_bytes=crossing_bytes)
+        return replace(plan, cost=cost, total=self.total(cost, plan.penalty))
 
     def _is_preferred(self, plan: SplitPlan) -> bool:
         forms = _FORMS.intersection(plan.names)
         return bool(forms) and forms.issubset(self.prefer)
-
-    def _with_crossings(self, plan: SplitPlan, crossings: int, crossing_bytes: int) -> SplitPlan:
-        price = replace(plan.price, crossings=crossings, crossing_bytes=crossing_bytes)
-        return replace(plan, price=price, total=self.total(price))
 
     def leaf(self, layer: Layer) -> SplitPlan:
         """The plan of a layer that fits without a rewrite.
 
         If the vendor's tool splits the layer, the split gives the price.
         """
-        price = Price(layer.macs(), layer.parameters(), 1)
+        cost, penalty = Cost(layer.macs(), layer.parameters(), 1), 0.0
         if not self.is_native and (plan := self._native_planner.plan(layer)[0]):
             # The parts of the tool stay on the device.
-            price = replace(plan.price, crossings=0, crossing_bytes=0)
-        return SplitPlan(layer, price, self.total(price))
+            cost, penalty = replace(plan.cost, crossings=0), plan.penalty
+        return SplitPlan(layer, cost, self.total(cost, penalty), penalty)
 
-    def crossings(self, layer: Layer, proposal: Proposal, sums: int) -> tuple[int, int]:
-        """Return estimates of the tensors that cross for the parts, and of their bytes.
+    def crossings(self, layer: Layer, proposal: Proposal, sums: int) -> int:
+        """Return an estimate of the tensors that cross for the parts.
 
         Each side on which the host cuts or joins costs a crossing for every part, and another for
-        the whole layer. An input of the model is on the host, which hands over the pieces.
+        the whole layer, which the host hands over in parts if it has it.
         """
         count, rank = proposal.count, len(layer.source)
+        if count == 1:
+            return 0
         add = "Sum" if count > 2 else "Add"
         joins = self._takes(add, rank=rank) if sums else self._takes("Concat", rank=rank, axis=1)
-        cuts = layer.from_host or self._takes("Slice", rank=rank)
-        crossings = 0 if count == 1 else (count + 1) * ((not cuts) + (not joins))
-        added_bytes = proposal.moved if crossings else 0
+        crossings = 0 if joins else count + 1
         if layer.from_host:
-            pieces = [part for part in proposal.parts if part.layer.source != layer.source]
-            total = sum(part.count * elements(part.layer.source) for part in pieces)
-            crossings += max(sum(part.count for part in pieces) - 1, 0)
-            added_bytes += total - elements(layer.source) if pieces else 0
-        return crossings, added_bytes
+            pieces = [part.count for part in proposal.parts if part.layer.source != layer.source]
+            return crossings + max(sum(pieces) - 1, 0)
+        return crossings + (0 if self._takes("Slice", rank=rank) else count + 1)
 
-    def total(self, price: Price) -> float:
-        """The cost by which plans are compared."""
+    def total(self, cost: Cost, penalty: float) -> float:
+        """Return the cost by which plans are compared."""
         costs, settings = self.target.costs, self.settings
-        parts = (price.macs, price.weight_bytes, price.convolutions, price.moved)
-        stated = costs.total(*parts, price.crossings, price.crossing_bytes)
-        overhead = settings.convolution * price.convolutions + settings.moved_element * price.moved
-        return stated + (costs.mac or 1.0) * (overhead + price.penalty)
+        overhead = settings.convolution * cost.convolutions
+        overhead += settings.moved_element * cost.moved_bytes
+        return cost.total(costs) + (costs.mac or 1.0) * (overhead + penalty)
 
 
 def _sums_last(splits: Sequence[LayerSplit]) -> tuple[LayerSplit, ...]:
@@ -385,7 +352,7 @@ class _Descent:
             if not self._is_bounded(proposal.count, is_final=is_final):
                 continue
             plan = self._follow(layer, split, proposal, number if split.repeats else number + 1)
-            if plan is not None and self._is_bounded(plan.price.convolutions, is_final=is_root):
+            if plan is not None and self._is_bounded(plan.cost.convolutions, is_final=is_root):
                 plans.append(plan)
             if plans and self.search.visited > settings.most_layers:
                 break
@@ -409,8 +376,8 @@ class _Descent:
         """Return the cheapest plan that begins with this form of the layer."""
         sums, parts = split.sums(layer, proposal), []
         is_accumulated = self.accumulates and sums > 0 and split.rounding is Rounding.SUMS
-        crossings = (0, 0) if is_accumulated else self.planner.crossings(layer, proposal, sums)
-        price = Price(0, 0, 0, proposal.moved, 0.0, *crossings)
+        crossings = 0 if is_accumulated else self.planner.crossings(layer, proposal, sums)
+        cost, penalty = Cost(0, 0, moved_bytes=proposal.moved, crossings=crossings), 0.0
         if sums and not self.demand.adds:
             return None
         for part in proposal.parts:
@@ -418,16 +385,18 @@ class _Descent:
             if inner is None:
                 return None
             parts.append(inner)
-            price = price.plus(inner.price, part.count, part.weights)
+            cost = cost.plus(inner.cost, part.count, part.weights)
+            penalty += part.count * inner.penalty
         if sums and not is_accumulated:
             settings = self.planner.settings
             share = settings.sum_share + settings.sum_part * (proposal.count - 1)
             share = settings.added_bias if split.rounding is Rounding.BIAS else share
-            price = price.plus(Price(penalty=layer.macs() * share))
+            penalty += layer.macs() * share
         plan = SplitPlan(
             layer,
-            price,
-            self.planner.total(price),
+            cost,
+            self.planner.total(cost, penalty),
+            penalty,
             split,
             proposal,
             tuple(parts),
@@ -457,14 +426,10 @@ def write(
     return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder
 
 
-def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
+def split_layers(model: Model, plans: Iterable[tuple[Node, SplitPlan]]) -> list[Builder]:
     """Replace layers by their exact splits."""
     builders = []
-    for node in layers:
-        layer = layer_of(node)
-        plan = None if isinstance(layer, str) else planner.exact_plan(layer)
-        if plan is None or plan.proposal is None:
-            continue
+    for node, plan in plans:
         result, builder = write(model, node, plan, "int8")
         builders.append(builder)
         edit.hand_over(result, node.outputs[0])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from math import prod
+from math import ceil, prod
 
 from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Piece
@@ -41,13 +41,15 @@ def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
 
     The largest of the largest is the largest of all. As few as possible are written; the last
     has the stride, and each a share of the pads. Not with pads around a dilated kernel: what
-    the second pool would need of them, the first has not made.
+    the second pool would need of them, the first has not made. A window as large as the image is
+    divided into blocks: 100x100 is 10x10 with stride 10, and 10x10.
     """
     if max(layer.kernel) < 3 or (max(layer.dilations) > 1 and layer.padded):
         return
+    is_global = not layer.padded and layer.extents == layer.kernel
     for count in range(2, min(max(layer.kernel), _MOST_IN_TURN + 1)):
-        pools = _in_turn(layer, count)
-        if any(demand.breaks(pool, *_WINDOW) for pool in pools):
+        pools = _blocks(layer, count) if is_global else _in_turn(layer, count)
+        if any(demand.breaks(pool, *_WINDOW, *(limits.STRIDE,) * is_global) for pool in pools):
             continue
         text = f"in turn {', '.join(times(pool.kernel) for pool in pools)}"
         parts = tuple(Part(pool, pools.count(pool)) for pool in dict.fromkeys(pools))
@@ -71,6 +73,20 @@ def _in_turn(layer: Layer, count: int) -> list[Layer]:
         pool = replace(layer.with_kernel(kernel).with_extents(extents), pads=pads, strides=strides)
         extents = tuple(map(pool.cells, pool.axes))
         pools.append(pool)
+    return pools
+
+
+def _blocks(layer: Layer, count: int) -> list[Layer]:
+    """Return so many pools of blocks, the last as large as its input."""
+    pools = list[Layer]()
+    for number in range(count, 0, -1):
+        strides = [ceil(extent ** (1 / number)) for extent in layer.kernel]
+        cells = [extent // s for extent, s in zip(layer.kernel, strides, strict=True)]
+        covered = [(n - 1) * s for n, s in zip(cells, strides, strict=True)]
+        kernel = [extent - c for extent, c in zip(layer.kernel, covered, strict=True)]
+        steps = tuple(s if n > 1 else 1 for n, s in zip(cells, strides, strict=True))
+        pools.append(replace(layer.with_kernel(kernel), strides=steps))
+        layer = layer.with_kernel(cells).with_extents(cells)
     return pools
 
 

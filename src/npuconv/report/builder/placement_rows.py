@@ -14,6 +14,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import costs, crossings
 from npuconv.partition.costs import cost
+from npuconv.report.groups import group_by
 from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
@@ -57,6 +58,7 @@ def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.
     """Return subgraphs and traffic of the device, and its share of the multiplications."""
     model, plan, source = legal.model, legal.plan, legal.source
     crossing = crossings.crossings(model, plan)
+    nodes_of = group_by(nodes, lambda node: node.subgraph)
     return schema.Device(
         macs_before=schema.MacShare(
             device=total(
@@ -76,7 +78,7 @@ def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.
                 nodes=len(subgraph.nodes),
                 first=model.label(subgraph.nodes[0]),
                 last=model.label(subgraph.nodes[-1]),
-                macs=total(node.macs for node in nodes if node.subgraph == number),
+                macs=total(node.macs for node in nodes_of.get(number, ())),
                 inputs=tuple(
                     schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.inputs
                 ),
@@ -110,8 +112,8 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat:
         rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))
     return schema.KeptFloat(
         patterns=tuple(rows),
-        transitions_without=crossings.transitions(legal.model, free),
-        bytes_without=crossings.bytes_of((*crossing.to_device, *crossing.to_host)),
+        transitions_without=len(crossing.ports),
+        bytes_without=crossing.bytes,
     )
 
 
@@ -183,8 +185,8 @@ def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
             form=form.name,
             macs=form.cost.macs,
             weight_bytes=form.cost.weight_bytes,
-            moved_bytes=form.moved_bytes,
-            crossings=form.crossings,
+            moved_bytes=form.cost.moved_bytes,
+            crossings=form.cost.crossings,
             cost=form.total(legal.target),
             obstacle=form.obstacle,
             chosen=form.is_chosen,

@@ -14,7 +14,7 @@ from npuconv.arithmetic.statistics import Statistics
 from npuconv.evaluate.comparison import MeasuredConversion
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
-from npuconv.partition.crossings import traffic
+from npuconv.partition.crossings import crossings
 from npuconv.partition.placement import Plan
 from npuconv.quantize import imported_scales
 from npuconv.quantize.budget import BudgetResult
@@ -279,7 +279,7 @@ def padding_report(unpadded: QuantizedGraph, padded: QuantizedGraph) -> quality.
     if padded.graph.options.pad_on_host not in ("auto", "all"):
         return None
     graphs = (unpadded, padded)
-    before, after = (traffic(quantized.graph.model, quantized.graph.plan) for quantized in graphs)
+    before, after = (crossings(q.graph.model, q.graph.plan).bytes for q in graphs)
     extra = None if before is None or after is None else after - before
     powers = [float(q.sensitivity.powers.sum()) if q.sensitivity else 0.0 for q in graphs]
     gain = 10 * math.log10(powers[0] / powers[1]) if all(powers) else None

@@ -49,8 +49,7 @@ _SHARE = 0.5  # share of the bytes that cross, or of tensors if bytes are not kn
 def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     if ctx.plan is None:
         return
-    trips, edges = detours(model, ctx.plan), crossings(model, ctx.plan)
-    ports = (*edges.to_device, *edges.to_host)
+    trips, ports = detours(model, ctx.plan), crossings(model, ctx.plan).ports
     sizes = [port.bytes for port in ports if port.bytes is not None]
     sized = len(sizes) == len(ports) and trips.bytes is not None
     share = (trips.bytes or 0) / max(sum(sizes), 1) if sized else trips.tensors / max(len(ports), 1)

@@ -1,4 +1,4 @@
-"""Tests of replace-reduce-mean."""
+"""Tests of rewrite-reduction-as-pool."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ import pytest
 from support.asserts import context, read, run_pass, same_numbers
 from support.builders import Net
 
-NAME = "replace-reduce-mean"
+NAME = "rewrite-reduction-as-pool"
 X = (2, 3, 4, 5)
 
 
 def mean(
-    axes: list[int] | None, *, opset: int = 17, x: tuple[int | str, ...] = X, **attrs: int
+    axes: list[int] | None,
+    *,
+    opset: int = 17,
+    x: tuple[int | str, ...] = X,
+    op: str = "ReduceMean",
+    **attrs: int,
 ) -> Net:
-    """A ReduceMean whose axes are an attribute, or since opset 18 an input."""
+    """A reduction whose axes are an attribute, or since opset 18 an input."""
     net = Net(opset=opset, x=x)
     if axes is None:
-        return net.op("ReduceMean", name="mean", **attrs)
+        return net.op(op, name="mean", **attrs)
     if opset < 18:
-        return net.op("ReduceMean", axes=axes, name="mean", **attrs)
-    return net.op("ReduceMean", "x", net.constant(np.asarray(axes)), name="mean", **attrs)
+        return net.op(op, axes=axes, name="mean", **attrs)
+    return net.op(op, "x", net.constant(np.asarray(axes)), name="mean", **attrs)
 
 
 def normalized(square: str = "Pow") -> Net:
@@ -50,6 +55,9 @@ FIRES = [
     lambda: mean([-2, -1], opset=18, keepdims=0).model(),
     lambda: mean([2, 3], x=("N", 3, "H", "W"), keepdims=0).op("Relu").model(),
     lambda: mean([2, 3], opset=11).model(),
+    lambda: mean([-1], x=(2, 3, 4), keepdims=0).model(),
+    lambda: mean([2, 3], op="ReduceMax").model(),
+    lambda: mean([-1], op="ReduceMax", opset=18, x=(2, 3, "T"), keepdims=0).model(),
 ]
 SILENT = [
     lambda: normalized().model(),
@@ -60,7 +68,8 @@ SILENT = [
     lambda: mean([1, 2]).model(),
     lambda: mean(None).model(),
     lambda: mean(None, opset=18, noop_with_empty_axes=1).model(),
-    lambda: mean([-1], x=(2, 3, 4)).model(),
+    lambda: mean([1], x=(2, 3, 4)).model(),
+    lambda: mean([2, 3], op="ReduceMin").model(),
     lambda: mean([2, 3, 4], x=(1, 2, 3, 4, 5)).model(),
     lambda: mean([2, 3], opset=11, keepdims=0).model(),
 ]
@@ -68,12 +77,15 @@ SILENT = [
 
 @pytest.mark.parametrize("opset", [17, 18])
 @pytest.mark.parametrize(("keepdims", "left"), [(1, []), (0, ["Squeeze"])])
-def test_what_it_becomes(opset, keepdims, left):
+@pytest.mark.parametrize(
+    ("op", "pool"), [("ReduceMean", "GlobalAveragePool"), ("ReduceMax", "GlobalMaxPool")]
+)
+def test_what_it_becomes(op, pool, opset, keepdims, left):
     """The name of the output stays."""
-    proto = mean([2, 3], opset=opset, keepdims=keepdims).model()
+    proto = mean([2, 3], op=op, opset=opset, keepdims=keepdims).model()
     model = read(proto)
     assert run_pass(NAME, model) == 1
-    assert [n.op for n in model.nodes()] == ["GlobalAveragePool", *left]
+    assert [n.op for n in model.nodes()] == [pool, *left]
     assert [model.origin(n) for n in model.nodes()] == [("mean",)] * (1 + len(left))
     same_numbers(proto, model)
 
