@@ -168,13 +168,18 @@ def _spent(result: Measured, options: argparse.Namespace) -> float:
 
 def _table(name: str, lines: Sequence[str], options: argparse.Namespace) -> None:
     """Print a table, and write it into its place of the page."""
-    text = "\n".join(lines)
+    clock = (
+        "Seconds of the wall clock" if options.clock == "wall" else "Computing time of all cores"
+    )
+    text = "\n".join((f"{clock}, median of {options.runs}.\n", *lines))
     print(text, flush=True)
     if options.page is not None:
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         page = options.page.read_text("utf-8")
         pattern = f"({re.escape(start)}).*?({re.escape(end)})"
-        new = re.sub(pattern, lambda match: f"{match[1]}{text}\n{match[2]}", page, flags=re.DOTALL)
+        new = re.sub(
+            pattern, lambda match: f"{match[1]}{text}\n\n{match[2]}", page, flags=re.DOTALL
+        )
         options.page.write_text(new, "utf-8")
 
 
@@ -275,7 +280,7 @@ def compare_start(options: argparse.Namespace) -> None:
         pairs = [(run(npuconv(*words.split())), run(bare)) for _ in range(2 * options.runs + 1)][1:]
         ratio = statistics.median(_spent(a, options) / _spent(b, options) for a, b in pairs)
         ms = statistics.median(_spent(a, options) for a, _ in pairs) * 1e3
-        lines.append(_row(f"`npuconv {words}`", f"{ratio:.1f}", f"{ms:.0f}"))
+        lines.append(_row(f"`{words}`", f"{ratio:.1f}", f"{ms:.0f}"))
     _table("start", lines, options)
 
 
