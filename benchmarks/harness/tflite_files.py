@@ -26,10 +26,7 @@ from harness.commands import ROOT
 from harness.runtimes import SHAPES, line, model_paths, name_of, print_head, refusal
 from npuconv.errors import NpuconvError, UsageError
 from npuconv.report import render
-from npuconv.schemas.report import VelaEstimate
-from npuconv.target import Target
-from npuconv.vendors.tool import VendorTool
-from npuconv.vendors.vela import estimate, require
+from npuconv.vendors.tool import Question, Reply, VendorTool
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -54,12 +51,12 @@ class Compiled:
     """Result of Vela on a file.
 
     Attributes:
-        made: its figures.
+        reply: its verdict and figures.
         left: int8 operators on the CPU that the report places on the device.
         gained: int8 operators on the NPU that the report places on the host.
     """
 
-    made: VelaEstimate
+    reply: Reply
     left: Counter[str]
     gained: Counter[str]
 
@@ -89,18 +86,18 @@ def compile_file(tool: VendorTool, file: Path) -> Compiled:
     """Compile a file, and compare with the report beside it.
 
     Args:
-        tool: of ``npuconv.vendors.vela.require``.
+        tool: Vela in its environment.
         file: with its report as JSON.
     """
-    vela = estimate(file.read_bytes(), Target.load("ethos-u55").next_command, tool)
-    integers, refused = integer_operators(file), set(vela.refused)
+    _, (reply,) = tool.ask([Question(file.read_bytes())])
+    integers, refused = integer_operators(file), {name for name, *_ in reply.answer.layers}
     device, host = placed(file, "device"), placed(file, "host")
     on_cpu = [code for name, code in integers.items() if name in refused]
     on_npu = [code for name, code in integers.items() if name not in refused and code in _COMPARED]
     # Others of them are the layout of TFLite and on the NPU, so these are counted, not named.
     transposes = Counter(on_cpu)["TRANSPOSE"] - host["Transpose"]
     return Compiled(
-        vela,
+        reply,
         Counter(code for code in on_cpu if _COMPARED.get(code) in device)
         + Counter(TRANSPOSE=max(0, transposes)),
         Counter(code for code in on_npu if _COMPARED[code] not in device),
@@ -124,13 +121,16 @@ class Row:
         counts = ["" if n is None else str(n) for n in (self.layers, self.differing)]
         if self.compiled is None:
             return [self.name, *counts, *[""] * (len(COLUMNS) - 3)]
-        vela = self.compiled.made
-        if vela.error:
-            return [self.name, *counts, "", "", f"not compiled: {vela.error}", ""]
+        answer = self.compiled.reply.answer
+        if not answer.accepted:
+            return [self.name, *counts, "", "", f"not compiled: {answer.message}", ""]
         wrong = [f"{n} {code} on the CPU" for code, n in self.compiled.left.items()]
         wrong += [f"{n} {code} on the NPU" for code, n in self.compiled.gained.items()]
-        places = [str(vela.npu_operators), str(vela.cpu_operators), ", ".join(wrong) or "none"]
-        return [self.name, *counts, *places, f"{(vela.cycles or 0) / 1e6:.2f}"]
+        figures = answer.figures
+        counts += [f"{figures.get(side, 0):.0f}" for side in ("NPU", "CPU")]
+        return [
+            self.name, *counts, ", ".join(wrong) or "none", f"{figures['cycles_total'] / 1e6:.2f}"
+        ]  # fmt: skip
 
 
 def judged(path: Path, folder: Path, tool: VendorTool | None) -> Row:
@@ -176,7 +176,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     try:
-        tool = require(Target.load("ethos-u55").next_command, "tflite")
+        tool = VendorTool.find("vela")
     except UsageError:
         tool = None
     print_head(COLUMNS)

@@ -114,7 +114,10 @@ def test_what_moves_a_copy_is_taken_back():
         rounded = made.state.weights[name]
         rows = real_weights(rounded, source, 1).sum(axis=(2, 3)) @ (by * source.scales)
         at = rounded.bias + rows + by * result.scales
-        np.testing.assert_allclose(at, bias, atol=0.25 * np.abs(rows).max() + 1e-6)
+        # The correction of the bias is a small part of a step of the output.
+        np.testing.assert_allclose(
+            at, bias, atol=0.25 * np.abs(rows).max() + 0.1 * result.scales.max()
+        )
 
 
 def test_weights_of_copies_have_a_finer_mean(row: Case):
