@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -80,8 +81,6 @@ def quantizer(model: Model, tensor: Tensor) -> Node | None:
 
 def dequantized(model: Model, like: Node, source: Tensor, origin: Node) -> Tensor:
     """Insert a DequantizeLinear with the parameters of another; return its output."""
-    import numpy as np
-
     inputs, attrs, shape = [source, *list(like.inputs)[1:]], dict(like.attrs), query.shape(source)
     output = edit.insert(
         model, "DequantizeLinear", inputs, origin=[origin], shape=shape, attrs=attrs
@@ -92,7 +91,5 @@ def dequantized(model: Model, like: Node, source: Tensor, origin: Node) -> Tenso
 
 def same_scale(a: Node, b: Node) -> bool:
     """Return whether two conversions have the same scale and zero point."""
-    import numpy as np
-
     pairs = [(query.constant_input(a, i), query.constant_input(b, i)) for i in (1, 2)]
     return all(x is not None and y is not None and np.array_equal(x, y) for x, y in pairs)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
@@ -233,8 +234,6 @@ def _read(node: Node) -> list[Tensor]:
 
 def _bytes(tensor: Tensor) -> tuple[int, int] | None:
     """Return the bytes of a tensor in its type and in int8; None if they are unknown."""
-    import numpy as np
-
     dims, dtype = query.shape(tensor), query.dtype_name(tensor)
     if dims is None or not dtype:
         return None

@@ -7,6 +7,7 @@ normalization, by which all later values are divided. ``--no-offload`` leaves al
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -37,8 +38,6 @@ RANK, CHANNELS = 4, (1,)
     least_opset=AXES_AS_INPUT,
 )
 def rewrite_channel_sum_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    import numpy as np
-
     source, layout = node.inputs[0], channels_second(RANK)
     dims = query.shape(source)
     if dims is None or len(dims) != RANK or query.reduced_axes(node) != CHANNELS:
