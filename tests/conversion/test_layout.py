@@ -119,10 +119,15 @@ def test_a_pool_that_the_target_lists(tmp_path, place):
     assert ("NhwcMaxPool" in {n.op_type for n in last.model.graph.node}) == (place == "device")
 
 
-def test_images_of_a_batch_that_are_joined_again():
-    """The layer is compared, although a Concat makes its output."""
-    net = Net(x=(2, 3, 8, 8)).conv().conv(weight=(2, 4, 1, 1))
-    first, last = both(net.model(), "ethos-u55", format="qoperator")
+@pytest.mark.parametrize("size", [(2, 3, 8, 8), (1, 3, 9, 9)], ids=["images", "tiles"])
+def test_parts_that_are_joined_again(size, tmp_path):
+    """The layer is compared, although other nodes than a convolution make its output."""
+    path = tmp_path / "joins.yaml"
+    text = CHIP.replace("operators:", "operators:\n  Concat: {}\n  Slice: {}")
+    limits = "in_n: {equals: 1}, in_h: {range: [1, 8]}, layout:"
+    path.write_text(text.replace("layout:", limits))
+    net = Net(x=size).conv("", (3, 1, 1, 1), group=3).conv(weight=(2, 3, 1, 1))
+    first, last = both(net.model(), str(path))
     assert "Concat" in {n.op_type for n in last.model.graph.node}
     same(first, last)
 

@@ -33,6 +33,7 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "HardSigmoid": ("alpha", "beta"),
 }
 FUSED = ("activation", "activation_params")
+_OF_ONE_LAYOUT = ("Relu", "Clip", "Concat", "Slice", "Pad", "QLinearAdd")
 # (domain, operator) -> the float operator, and the index of the input that is its weight.
 _FLOAT_OPERATORS: dict[tuple[str, str], tuple[str, int]] = {
     ("", "QLinearConv"): ("Conv", 3),
@@ -78,9 +79,9 @@ def channels_last(dims: Sequence[T]) -> tuple[T, ...]:
 
 
 def holds_channels_last(tensor: Tensor) -> bool:
-    """Return whether channels-last convolutions, joined or with an activation, produce it."""
+    """Return whether channels-last convolutions produce it, joined, cut or with an activation."""
     producer = query.producer(tensor)
-    while producer is not None and producer.op in ("Relu", "Clip", "Concat", "QLinearAdd"):
+    while producer is not None and producer.op in _OF_ONE_LAYOUT:
         producer = query.producer(producer.inputs[0])
     return producer is not None and bool(query.attribute(producer, "channels_last", 0))
 
