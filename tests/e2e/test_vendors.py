@@ -8,7 +8,7 @@ import pytest
 
 from npuconv.errors import UsageError
 from npuconv.evaluate.verify import verify
-from npuconv.vendors.tool import VendorTool
+from npuconv.vendors.tool import Question, VendorTool
 from support.builders import Net, images
 
 pytestmark = pytest.mark.e2e
@@ -69,6 +69,33 @@ def test_qnn_names_the_refused_node():
     assert report.verdict == "refused"
     assert "determinant" in {layer.name for layer in report.layers}
     assert all(layer.reason for layer in report.layers)
+
+
+@installed("qnn")
+def test_integers_of_qnn():
+    """A 1x1 convolution of two channels, whose sums are all integers of 15 bits: docs/runtimes.md."""
+    factors = np.geomspace(2**-11.9, 2**-4.1, 12).astype(np.float32)
+    net = Net(opset=17, x=(1, 2, 128, 256))
+    one, zero = net.constant(np.float32(1)), net.constant(np.int8(0))
+    net.op("QuantizeLinear", "x", one, zero).op("DequantizeLinear", net.last, one, zero, to="d")
+    weight = np.tile(np.int8([127, 1]).reshape(1, 2, 1, 1), (len(factors), 1, 1, 1))
+    net.op("DequantizeLinear", net.constant(weight), net.constant(factors), to="w", axis=0)
+    net.op("Conv", "d", "w", to="c").op("QuantizeLinear", "c", one, zero)
+    model = net.op("DequantizeLinear", net.last, one, zero, to="y").output("y").model()
+    columns, rows = np.meshgrid(np.arange(-128, 128), np.arange(-64, 64))
+    x = np.stack([columns, rows])[None].astype(np.float32)
+    _, (reply,) = VendorTool.find("qnn").ask(
+        [Question(model.SerializeToString(), ["x"], [{"x": x}], 1)]
+    )
+    ((result,),) = reply.outputs
+    sums, factors = 127 * columns + rows, factors.astype(np.float64).reshape(-1, 1, 1)
+    shifts = -4 - np.floor(np.log2(factors)).astype(int)
+    multipliers = np.rint(np.ldexp(factors, shifts + 15))
+    cut = (sums >> shifts) + 0.5
+    assert np.array_equal(result[0], np.floor(cut * multipliers / 2**15 + 0.5).clip(-128, 127))
+    exact = np.rint(sums * factors).clip(-128, 127)
+    assert 0.01 < np.mean(result[0] != exact) < 0.04
+    assert np.abs(result[0] - exact).max() == 1
 
 
 @installed("rknn")
