@@ -8,6 +8,7 @@ import pytest
 
 from npuconv.target import Target
 from npuconv.vendors import tool
+from npuconv.vendors.learn import Verdict
 from support.vendor_tools import environment
 
 FILE = """# an invented chip
@@ -57,7 +58,7 @@ def chip(folder, monkeypatch):
         assert command == "compile {model}"
         asked.extend(models)
         keys = ("kernel_h", "stride_h", "stride_w", "dilation_h")
-        return [(max(case[key] for key in keys) <= 11, "too large") for _, case in models]
+        return [Verdict(max(case[key] for key in keys) <= 11, "too large") for _, case in models]
 
     monkeypatch.setattr("npuconv.cli.learn.ask_command", ask)
     return asked
@@ -173,12 +174,16 @@ def test_a_tool_is_asked(cli, folder, monkeypatch):
     """The version is in the source."""
     body = (
         "    size = len(Path(question['model']).read_bytes())\n"
-        "    return {'accepted': size < 100_000, 'message': 'too many bytes'}, None\n"
+        "    layers = [['a', 'Slice', 'NPU', ''], ['b', 'Conv', 'NPU', '']][size < 50_000 :]\n"
+        "    return {'accepted': True, 'layers': layers}, None\n"
     )
     monkeypatch.setattr(tool, "_SCRIPTS", folder)  # the interpreter brings its own
     python = environment(folder, body)
-    (folder / "chip.yaml").write_text(FILE)
+    limits = "  Conv: {limits: {kernel_h: '?'}}\n"
+    (folder / "chip.yaml").write_text(
+        f"{FILE[: FILE.index('  Conv')]}{limits}{FILE[FILE.index('activations') :]}"
+    )
     done = cli("target", "learn", "chip.yaml", "--vendor", "rknn", "--vendor-python", python)
     assert done.code == 0
     assert "asked rknn 1.2.3, models of one operator in float" in done.out
-    assert "too many bytes" in done.out
+    assert "{range: [1, 1]}  2: Slice, Conv" in done.out
