@@ -151,18 +151,19 @@ def fill(text: str, answers: Mapping[KeyPath, Learnable], source: str) -> str:
     edits: list[tuple[int, int, str]] = []  # begin and end of a text, and the text in its place
     for path, item in answers.items():
         if entry := item.entry(name):
-            edits.append((*_span(_node(root, path), text), _flow(entry)))
+            node = _node(root, path)
+            start, end = node.start_mark.index, node.end_mark.index
+            end = start + len(text[start:end].rstrip())  # a block ends where the next key begins
+            edits.append((start, end, _flow(entry)))
     if not edits:
         return text
+    row = _flow({name: source})
     if sources is None:
-        text += f"sources: {_flow({name: source})}\n"
-    elif sources.flow_style:
-        start, end = _span(sources, text)
-        edits.append((start, end, _flow({**yaml.safe_load(text[start:end]), name: source})))
+        text += f"sources: {row}\n"
     else:
-        mark = sources.start_mark
-        line = f"{name}: {_flow(source)}\n{' ' * mark.column}"
-        edits.append((mark.index, mark.index, line))
+        place = sources.start_mark.index + sources.flow_style
+        between = ", " if sources.flow_style else f"\n{' ' * sources.start_mark.column}"
+        edits.append((place, place, row[1:-1] + between))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -181,12 +182,6 @@ def _node(root: Any, path: KeyPath) -> Any:
         if root is None:
             return None
     return root
-
-
-def _span(node: Any, text: str) -> tuple[int, int]:
-    """Return begin and end of a value; a block would end where the next key begins."""
-    start, end = node.start_mark.index, node.end_mark.index
-    return start, start + len(text[start:end].rstrip())
 
 
 def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[Section]:
