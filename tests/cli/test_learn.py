@@ -163,6 +163,9 @@ def test_without_an_output(cli, folder, chip):
         (("--vendor", "vela", "--vendor-python", "python"), "--vendor vela: cannot be asked"),
         (("--vendor", "qnn", "--vendor-python", "absent"), "not installed"),
         (("--command", "x {model}", "-o", "absent/new.yaml"), "absent"),
+        (("--command", "x '{model}"), "--command x '{model}: No closing quotation"),
+        (("--command", "x {model}", "--vendor-python", "python"), "needs --vendor"),
+        (("--vendor", "qnn", "--vendor-python", "."), "there is no file ."),
     ],
 )
 def test_wrong_flags(cli, folder, flags, message):

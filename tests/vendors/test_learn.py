@@ -50,7 +50,7 @@ def compiler(rule, reason="no", layers=lambda _: ""):
         (lambda c: c["stride_h"] != 3, "stride_h: '?'",
          {"one_of": [1, 2, *range(4, 65)]}, ""),
         (lambda c: c["dilation_w"].bit_count() == 1, "dilation_w: '?'", {"power_of_two": True}, ""),
-        (lambda _: False, "kernel_h: '?'", {}, "no value is accepted"),
+        (lambda _: False, "kernel_h: '?'", {}, "no value is accepted: no"),
         (lambda c: c["bias"] == 1, "bias: '?'", {"one_of": [True]}, ""),
         (lambda c: c["in_h"] <= 1000, "in_h: '?'", {"range": [1, 1000]}, "1001: no"),
         (lambda c: max(c["pad_top"], c["pad_right"]) < 7, "pad_max: '?'", {"range": [0, 6]}, "7"),

@@ -130,6 +130,8 @@ def _compiler(
     """Return a function that asks the compiler, and its name with its version."""
     if (vendor is None) == (command is None):
         raise UsageError("give either --vendor or --command")
+    if python is not None and vendor is None:
+        raise UsageError("--vendor-python needs --vendor")
     if command is not None:
         return partial(ask_command, command), command
     tool = VendorTool.find(str(vendor), python)

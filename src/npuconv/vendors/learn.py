@@ -107,7 +107,8 @@ class Level:
         """Return the reason for people: the first refusal, or the largest value that was asked."""
         accepted, refused = self.accepted, self.refused
         if not accepted:
-            return "no value is accepted"
+            reason = next(filter(None, self.refusals.values()), "")
+            return ": ".join(filter(None, ("no value is accepted", reason)))
         if not refused:
             return "" if self.fact == "bias" else f"{accepted[-1]} is the largest value asked"
         value = next((v for v in refused if v > accepted[0]), refused[-1])
@@ -320,9 +321,12 @@ def ask_command(command: str, models: Sequence[tuple[bytes, Case]]) -> list[Verd
     """Run a command for each model; exit code 0: the compiler takes it.
 
     Raises:
-        UsageError: the command has no ``{model}``, or does not start.
+        UsageError: the command has no ``{model}``, lacks a quote, or does not start.
     """
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--command {command}: {error}") from None
     if not any("{model}" in word for word in words):
         raise UsageError("--command has no {model}", hint="as in --command 'my_compiler {model}'")
     verdicts = []
