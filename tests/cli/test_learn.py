@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from npuconv.cli import learn as learn_module
 from npuconv.target import Target
 from npuconv.vendors import tool
 from npuconv.vendors.learn import Verdict
@@ -193,3 +194,22 @@ def test_a_tool_is_asked(cli, folder, monkeypatch):
     assert done.code == 0
     assert "asked rknn 1.2.3, models of one operator in float" in done.out
     assert "{range: [1, 1]}  2: Slice, Conv" in done.out
+
+
+def test_an_interrupted_run_keeps_answers(cli, folder, chip, monkeypatch):
+    """Each answer of a command is stored at once; the next run asks the others only."""
+    (folder / "chip.yaml").write_text(FILE)
+    ask = learn_module.ask_command
+
+    def ask_three(command, models):
+        if len(chip) == 3:
+            raise KeyboardInterrupt
+        return ask(command, models)
+
+    monkeypatch.setattr(learn_module, "ask_command", ask_three)
+    done = learn(cli, "-o", "new.yaml")
+    assert (done.code, len(chip)) == (130, 3)
+    assert sorted(path.name for path in folder.iterdir()) == ["chip.yaml", "new.yaml.answers"]
+    monkeypatch.setattr(learn_module, "ask_command", ask)
+    assert learn(cli, "-q", "-o", "new.yaml").code == 0
+    assert len(chip) == len({data for data, _ in chip})

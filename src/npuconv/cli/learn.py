@@ -23,6 +23,7 @@ from npuconv.report.sections import Section, Table
 from npuconv.target import Target
 from npuconv.target.lint import lint
 from npuconv.vendors.learn import (
+    CHUNK,
     SECONDS,
     Ask,
     Learnable,
@@ -106,7 +107,8 @@ def learn(
 
     limits = learnables(target)
     with screen.progress(quiet) as bar:
-        survey = Survey(ask, form == "qdq", memory.answers, store, bar)
+        chunk = CHUNK if command is None else 1
+        survey = Survey(ask, form == "qdq", memory.answers, store, chunk, bar)
         survey.find_limits(limits)
         coupled = survey.coupled(limits)
     sections = _sections(title, limits, target)
@@ -197,7 +199,8 @@ def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[S
                 contradictions.append((name, text, *texts))
             continue
         taken, native = (
-            shortened(_flow(level.predicate() or "?"), _MAX_ANSWER) for level in item.levels
+            shortened(_flow(level.predicate()) if level.accepted else "?", _MAX_ANSWER)
+            for level in item.levels
         )
         is_split = native not in (taken, "?")
         row = (item.name, taken, native if is_split else "", item.levels[is_split].why())

@@ -26,7 +26,7 @@ from npuconv.yamlio import KeyPath
 Ask = Callable[[Sequence[tuple[bytes, Case]]], list["Verdict"]]
 _SMALL, _LARGE = BASES
 _LISTED = 64  # largest value up to which all are asked if acceptance is not monotone
-_CHUNK = 24  # models that are asked before the answers are stored
+CHUNK = 24  # models that one process of a tool answers before the answers are stored
 _PAIRED = ("kernel", "stride", "dilation")
 _CONVERSION = "exDataConvert"  # layer of RKNN between element types, and no part of an operator
 SECONDS = 60  # limit for one model
@@ -235,6 +235,7 @@ class Survey:
         is_quantized: whether the models have conversions to int8.
         stored: answers by digest of the model.
         store: called after each chunk of new answers.
+        chunk: number of models of one call of ``ask``.
         progress: called with the number of models, and of limits that are known.
         known: number of limits that are known, and of all.
     """
@@ -243,6 +244,7 @@ class Survey:
     is_quantized: bool
     stored: dict[str, Verdict]
     store: Callable[[], None] = lambda: None
+    chunk: int = CHUNK
     progress: Progress = silent
     known: tuple[int, int] = (0, 0)
 
@@ -284,9 +286,9 @@ class Survey:
             if digests[-1] not in self.stored:
                 models[digests[-1]] = data, case
         names = list(models)
-        for start in range(0, len(names), _CHUNK):
+        for start in range(0, len(names), self.chunk):
             self.progress(f"{len(self.stored)} models asked", *self.known)
-            chunk = names[start : start + _CHUNK]
+            chunk = names[start : start + self.chunk]
             self.stored.update(zip(chunk, self.ask([models[n] for n in chunk]), strict=True))
             self.store()
         return [self.stored[digest] for digest in digests]
