@@ -138,12 +138,8 @@ def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | No
         NpuconvError: the configuration file or a flag is wrong.
     """
     options = collect(config, flags, read=("calibration",))
-    return options.calibration, {
-        "preprocess": options.preprocess.model_dump(exclude_defaults=True),
-        "input_shape": options.input_shape,
-        "calibration_key": options.calibration_key,
-        "seed": options.seed,
-    }
+    names = {"preprocess", *SAMPLE_OPTIONS}
+    return options.calibration, options.model_dump(include=names, exclude_defaults=True)
 
 
 def parse_flags(flags: dict[str, Any]) -> dict[str, Any]:
