@@ -137,9 +137,9 @@ def explore_limits(
 
 
 def candidates(fact: str, needed: Sequence[int | bool]) -> list[int | bool]:
-    """Return the values to try, from the loosest down: needed ones, their halves, the smallest.
+    """Return the values of a limit, from the largest that models need down to the smallest.
 
-    At most ``MAX_POINTS``, with both ends; none if no model has the fact.
+    At most ``MAX_POINTS``, with both ends; empty if no model has the fact.
     """
     if not needed or FACTS[fact].kind == "bool":
         return [True, False] if needed else []

@@ -198,12 +198,12 @@ def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[S
                 texts = (", ".join(map(str, numbers[:_MAX_SHOWN])) for numbers in values)
                 contradictions.append((name, text, *texts))
             continue
-        taken, native = (
+        answer, native = (
             shortened(_flow(level.predicate()) if level.accepted else "?", _MAX_ANSWER)
             for level in item.levels
         )
-        is_split = native not in (taken, "?")
-        row = (item.name, taken, native if is_split else "", item.levels[is_split].why())
+        is_split = native not in (answer, "?")
+        row = (item.name, answer, native if is_split else "", item.levels[is_split].why())
         rows.append(row)
     head: tuple[str, ...] = ("limit", "answer", "native", "")
     if not any(native for _, _, native, _ in rows):

@@ -149,13 +149,12 @@ class Learnable:
     def levels(self) -> tuple[Level, Level]:
         """Values that the compiler takes, and that it does not split, in all base cases."""
         answered = [{v for b, v in self.answers if b == base} for base in self.bases]
-        taken, native = dict[int, str | None](), dict[int, str | None]()
+        compiler, hardware = dict[int, str | None](), dict[int, str | None]()
         for value in sorted(set.intersection(*answered)):
             verdicts = [self.answers[base, value] for base in self.bases]
-            taken[value] = next((v.reason for v in verdicts if not v.is_accepted), None)
-            layers = next((v.layers for v in verdicts if v.layers), None)
-            native[value] = layers if taken[value] is None else taken[value]
-        return Level(self.fact, taken), Level(self.fact, native)
+            compiler[value] = next((v.reason for v in verdicts if not v.is_accepted), None)
+            hardware[value] = next((v.layers for v in verdicts if v.layers), compiler[value])
+        return Level(self.fact, compiler), Level(self.fact, hardware)
 
     def pending(self) -> list[tuple[str, int]]:
         """Return base case and value of the next questions; an empty list if all is answered."""
@@ -186,15 +185,15 @@ class Learnable:
 
     def entry(self, source: str) -> dict[str, Any]:
         """Return the limit as a target file has it; empty if no value is accepted."""
-        taken, native = (level.entry(source) for level in self.levels)
-        return {**taken, "native": native} if taken and native and native != taken else taken
+        limit, native = (level.entry(source) for level in self.levels)
+        return {**limit, "native": native} if limit and native and native != limit else limit
 
     def contradictions(self) -> Iterator[tuple[str, str, list[int], list[int]]]:
         """Yield a limit, its text, the values that it allows and the tool refuses, and others."""
-        taken, native = self.levels
-        limits = [(self.name, self.limit, taken)]
-        if self.limit.native and native != taken:
-            limits.append((f"{self.name} native", self.limit.native, native))
+        compiler, hardware = self.levels
+        limits = [(self.name, self.limit, compiler)]
+        if self.limit.native and hardware != compiler:
+            limits.append((f"{self.name} native", self.limit.native, hardware))
         for name, limit, level in limits:
             cases = {v: case for v in level.refusals if (case := self.case(_SMALL, v))}
             allowed = {v: limit.allows(v, facts_of(case)) for v, case in cases.items()}
@@ -236,8 +235,8 @@ class Survey:
         stored: answers by digest of the model.
         store: called after each chunk of new answers.
         chunk: number of models of one call of ``ask``.
-        progress: called with the number of models, and of limits that are known.
-        known: number of limits that are known, and of all.
+        progress: called with the number of models, and with ``counts``.
+        counts: number of limits that are known, and of all.
     """
 
     ask: Ask
@@ -246,12 +245,12 @@ class Survey:
     store: Callable[[], None] = lambda: None
     chunk: int = CHUNK
     progress: Progress = silent
-    known: tuple[int, int] = (0, 0)
+    counts: tuple[int, int] = (0, 0)
 
     def find_limits(self, limits: Sequence[Learnable]) -> None:
         """Ask until every limit is known; fills their answers."""
         while pending := [(item, question) for item in limits for question in item.pending()]:
-            self.known = len(limits) - len({id(item) for item, _ in pending}), len(limits)
+            self.counts = len(limits) - len({id(item) for item, _ in pending}), len(limits)
             cases = [(item.op, item.case(*question)) for item, question in pending]
             for (item, question), verdict in zip(pending, self.verdicts(cases), strict=True):
                 item.answers[question] = verdict
@@ -287,7 +286,7 @@ class Survey:
                 models[digests[-1]] = data, case
         names = list(models)
         for start in range(0, len(names), self.chunk):
-            self.progress(f"{len(self.stored)} models asked", *self.known)
+            self.progress(f"{len(self.stored)} models asked", *self.counts)
             chunk = names[start : start + self.chunk]
             self.stored.update(zip(chunk, self.ask([models[n] for n in chunk]), strict=True))
             self.store()
