@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from npuconv.legalize import region as _region
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import Cost, Form, cost
-
-NOTHING = Cost(0, 0)
+from npuconv.partition.costs import Form
 
 
 @dataclass
@@ -29,9 +27,6 @@ class RewriteRecord:
     difference: float | None = None
     reference: str = "not measured"
     note: str = ""
-    cost_before: Cost = NOTHING
-    cost_after: Cost = NOTHING
-    new_nodes: list[Node] = field(default_factory=list)  # nodes whose cost becomes ``cost_after``
     forms: tuple[Form, ...] = ()
 
     @property
@@ -109,7 +104,7 @@ class Log:
             measure: False where there is nothing to compare (names, types).
         """
         record = RewriteRecord(self.pass_name, model.origin(*nodes), before, after, modulus=modulus)
-        record.exact, record.cost_before = frozenset(exact), cost(nodes)
+        record.exact = frozenset(exact)
         border, producers = _region.border(nodes)
         if not measure:
             record.reference = "nothing to compare"
@@ -118,7 +113,7 @@ class Log:
         if watch:
             record.old = _region.capture(model, nodes, results)
         yield record
-        record.new_nodes = _region.between(border, results, producers)
         if watch and record.old is not None and record.new is None:
-            record.new = _region.trace(model, record.old, results, record.new_nodes)
+            new_nodes = _region.between(border, results, producers)
+            record.new = _region.trace(model, record.old, results, new_nodes)
         self.rewrites.append(record)

@@ -13,7 +13,6 @@ from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import shapes, validate
 from npuconv.model.core import Model, sweep
-from npuconv.partition.costs import cost
 from npuconv.registry import in_order
 
 MAX_ROUNDS = 20
@@ -94,8 +93,6 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
         result = _call(model, item, arguments)
         if result[0] if isinstance(result, tuple) else result:
             _settle(model, item, entries.rewrites)
-    for record in entries.rewrites:
-        record.cost_after, record.new_nodes = cost(record.new_nodes), []
     log.extend(entries)
     return result
 
