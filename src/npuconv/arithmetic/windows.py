@@ -32,7 +32,8 @@ def im2col(
     if any(pads):  # np.pad takes twice as long
         sides = list(zip(values.shape[2:], pads[:rank], pads[rank:], strict=True))
         padded = np.zeros((*values.shape[:2], *map(sum, sides)), values.dtype)
-        padded[(..., *(slice(first, first + n) for n, first, _ in sides))] = values
+        inside = (slice(first, first + n) for n, first, _ in sides)
+        padded[(slice(None), slice(None), *inside)] = values
     reaches = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
     if any(n < reach for n, reach in zip(padded.shape[2:], reaches, strict=True)):
         return np.zeros((*values.shape[:2], *[0] * rank, *kernel), np.float32)
