@@ -96,7 +96,7 @@ def emit_model(
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     hosted = [node.name for node in copy.plan.passthrough if _stays_on_host(copy, node)]
     for phase in output_format.phases:
-        _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
+        manager.run_phase(copy.model, Phase(phase), copy.device, log, emission=emission)
     copy.log.extend(log)
     broken = engine.lint(copy.rule_context(), stage="lowered")
     for finding in broken:

@@ -53,7 +53,7 @@ def in_integers(opened: Opened) -> Opened:
     device, log = TargetDevice(Target.load(options.target), options), Log(measures=False)
     emission = Emission(plan, terms=terms)
     for item in (split_accumulated, lower_convolutions, lower_passthrough):
-        _, emission = manager.run_pass(model, item, device, log, emission)
+        manager.apply(model, item, device, log, emission=emission)
     metadata = int32_sums.record(emission.sums)
     return replace(opened, proto=save.to_proto(model, metadata))
 

@@ -29,9 +29,9 @@ _LOWEST = -128
 
 
 @model_pass(Phase.QUANTIZE)
-def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tuple[int, Emission]:
+def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> int:
     if not emission.encodings:
-        return 0, emission
+        return 0
     plan, fired, removed = emission.plan, 0, set[int]()
     for node in plan.passthrough:
         encoding = emission.encodings.get(node.outputs[0].name) if node.outputs else None
@@ -60,7 +60,8 @@ def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tu
         removed.add(id(node))
         fired += 1
     passthrough = [node for node in plan.passthrough if id(node) not in removed]
-    return fired, replace(emission, plan=replace(plan, passthrough=passthrough))
+    emission.plan = replace(plan, passthrough=passthrough)
+    return fired
 
 
 def _ends_within(encoding: Encoding, bound: float) -> bool:

@@ -6,7 +6,6 @@ convolution.
 
 from __future__ import annotations
 
-from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.affine import fuse_two_sided
@@ -15,7 +14,5 @@ from npuconv.model.types import Node
 
 
 @node_pass(Phase.CANONICALIZE, "Mul", "Div", after=("write-default-attributes",))
-def fuse_mul(
-    model: Model, log: Log, annotations: Annotations, node: Node
-) -> tuple[int, Annotations]:
-    return fuse_two_sided(model, log, annotations, node)
+def fuse_mul(model: Model, log: Log, node: Node) -> int:
+    return fuse_two_sided(model, log, node)

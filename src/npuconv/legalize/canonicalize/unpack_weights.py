@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
-from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.source_scales import WeightScales
@@ -27,8 +25,8 @@ _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 
 @model_pass(Phase.CANONICALIZE, after=("remove-fake-quantization",), infers=True)
-def unpack_weights(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
-    fired, source_scales = 0, annotations.source_scales
+def unpack_weights(model: Model, log: Log) -> int:
+    fired, source_scales = 0, log.annotations.source_scales
     for node in quantized.conversions(model, "DequantizeLinear"):
         values = quantized.constant(node.inputs[0]) if quantized.is_dequantize(node) else None
         if values is None or model.is_output(node.outputs[0]):
@@ -46,7 +44,8 @@ def unpack_weights(model: Model, log: Log, annotations: Annotations) -> tuple[in
         with log.rewrite(model, [node], "DequantizeLinear", "initializer", measure=False):
             edit.replace_by_constant(model, node.outputs[0], encoding.dequantize(values))
         fired += 1
-    return fired, replace(annotations, source_scales=source_scales)
+    log.annotations.source_scales = source_scales
+    return fired
 
 
 def _layers(weights: Tensor, axis: int | None) -> Iterator[tuple[Node, int | None]]:
