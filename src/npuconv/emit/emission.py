@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 from npuconv.partition.placement import Plan
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.split.builder import WrittenConv
 from npuconv.model import facts, save
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.rules import engine
 from npuconv.rules.checks.accumulator_overflow import accumulator_overflow
 from npuconv.version import __version__

@@ -8,8 +8,7 @@ from itertools import accumulate, chain
 
 from npuconv.errors import UsageError
 from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.target import Target
 
 BY_OPERATOR, BY_MODULE = "op:", "module:"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
 from npuconv.model.conv import Window, effective_kernel, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 if TYPE_CHECKING:
     from npuconv.model.proto import NodeCopy

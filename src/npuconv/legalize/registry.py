@@ -20,6 +20,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from npuconv.legalize.device import TargetDevice as TargetDevice
+from npuconv.legalize.log import Log as Log
 from npuconv.registry import Registry, described
 
 # Parameters: the model, inputs by name; in HOST_PREP and OVERSAMPLE also a plan and a request.

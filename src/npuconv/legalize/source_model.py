@@ -10,8 +10,7 @@ from functools import lru_cache
 from npuconv.findings import Finding, Severity
 from npuconv.model import query
 from npuconv.model.conv import Window, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 from npuconv.partition.costs import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Group, Plan
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from npuconv.lazy import np
 from npuconv.model import nhwc, query
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Node, Tensor
 
 Pairs = query.Pairs  # (begin, end) of every spatial axis
 Dims = tuple[int | str | None, ...]

@@ -11,8 +11,7 @@ from typing import Any
 
 from npuconv.lazy import np
 from npuconv.model import query
-from npuconv.model.core import Model, NodeMeta
-from npuconv.model.types import Graph, Node, Tensor
+from npuconv.model.core import Graph, Model, Node, NodeMeta, Tensor
 
 
 def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from npuconv.model import query
 from npuconv.model.conv import Window, window
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Node, Tensor
 from npuconv.target.facts import DECIDED_LATER, FactValue
 
 Measured = dict[str, FactValue | None]

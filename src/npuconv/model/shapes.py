@@ -13,10 +13,9 @@ import numpy as np
 from npuconv.errors import UsageError
 from npuconv.model import query
 from npuconv.model.conv import window
-from npuconv.model.core import Model, subgraphs
+from npuconv.model.core import Model, Node, Tensor, subgraphs
 from npuconv.model.inference import infer_types
 from npuconv.model.proto import Dims, TensorType
-from npuconv.model.types import Node, Tensor
 
 _GENERATED = "unk__"  # prefix of names that ONNX gives to extents which it cannot compute
 

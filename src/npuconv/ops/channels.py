@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from npuconv.model import query
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Node, Tensor
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model.core import Node
 from npuconv.ops.channels import slots_of_first_input
 from npuconv.ops.operator import always, register
 from npuconv.ops.tape import pass_selected, pointwise

@@ -9,7 +9,7 @@ import onnx
 
 from npuconv.errors import ModelError
 from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model.core import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import always, register
 from npuconv.ops.tape import Gradients, Tape, Visit

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import facts, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 from npuconv.ops.operator import OPERATORS, operator_of, values_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from npuconv.model import facts, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 from npuconv.ops.operator import OPERATORS, data_inputs, values_of
 from npuconv.partition.operators import (
     CUTTING,

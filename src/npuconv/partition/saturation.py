@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.operators import CUTTING, takes_as
 from npuconv.partition.placement import Plan

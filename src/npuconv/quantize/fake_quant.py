@@ -19,8 +19,7 @@ from npuconv.data import Feed
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query, store
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.ops.operator import values_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.state import QuantState

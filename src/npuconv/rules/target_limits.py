@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
 from npuconv.model.conv import resolved_pads, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.rules import Violation
 from npuconv.rules.context import RuleContext
 from npuconv.target import value_text

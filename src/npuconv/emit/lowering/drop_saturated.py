@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import takes_as
 from npuconv.partition.placement import Plan

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, same_scale
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))

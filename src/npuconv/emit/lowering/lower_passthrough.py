@@ -12,8 +12,7 @@ from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.ops.operator import OPERATORS, data_inputs
 
 if TYPE_CHECKING:

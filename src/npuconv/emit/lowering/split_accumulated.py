@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 from npuconv.emit.emission import Emission, dequantized, dequantizer, quantizer
 from npuconv.errors import InternalError
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 if TYPE_CHECKING:
     from npuconv.emit.int32_sums import SumEntry

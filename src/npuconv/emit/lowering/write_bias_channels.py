@@ -14,8 +14,7 @@ from npuconv.errors import InternalError
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 if TYPE_CHECKING:
     from npuconv.legalize.split.builder import BiasChannels

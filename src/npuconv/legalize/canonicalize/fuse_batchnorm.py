@@ -9,12 +9,10 @@ mode.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.affine import absorb, batchnorm, feeding_convolution
 from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 
 
 @node_pass(Phase.CANONICALIZE, "BatchNormalization", after=("write-default-attributes",))

@@ -6,11 +6,9 @@ convolution.
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.affine import fuse_two_sided
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 
 
 @node_pass(Phase.CANONICALIZE, "Mul", "Div", after=("write-default-attributes",))

@@ -7,9 +7,7 @@ runtimes load the result. If one does not, it is named and the opset stays.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.opset import reads_the_same
 from npuconv.model.core import Model
 

@@ -16,11 +16,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 
 if TYPE_CHECKING:
     from npuconv.legalize.tools.shape_values import ShapeValues

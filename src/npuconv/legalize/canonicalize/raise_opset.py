@@ -8,8 +8,7 @@ deprecated with their first version (GroupNormalization-18) are replaced in any 
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.tools.opset import raise_to
 from npuconv.model.core import Model
 from npuconv.version import OLDEST_OPSET

@@ -11,15 +11,13 @@ on the host have the scale of the tensor.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.legalize.tools.replace import clip
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 # A quantizer leaves out the Relu or Clip behind these where int8 saturates at its bounds.
 _FUSING = frozenset(

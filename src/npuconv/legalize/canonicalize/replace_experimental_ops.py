@@ -7,11 +7,9 @@ never part of a released opset, so no opset can be raised over them.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.model import edit
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 # Mul and Add broadcast as numpy does from here on.
 _BROADCASTING = 7

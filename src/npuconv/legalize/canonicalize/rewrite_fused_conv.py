@@ -7,8 +7,7 @@ Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import edit, nhwc, query
 from npuconv.model.core import Model

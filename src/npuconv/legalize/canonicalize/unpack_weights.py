@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.source_scales import WeightScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 _WEIGHT = 1  # index of the weights among the inputs of a convolution or product
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")

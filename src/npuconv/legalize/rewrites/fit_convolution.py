@@ -15,14 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.model import edit
 from npuconv.model.conv import window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import inverse, reshape, transpose
 from npuconv.model import edit, query
@@ -29,8 +27,7 @@ from npuconv.model.axis_removal import (
     slicing,
 )
 from npuconv.model.conv import Window, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 MOST_MEASURED = 2**25  # most values that the slices of a measured rewrite move: 128 MiB
 MAX_AXES = 2  # spatial axes of a convolution that every target here takes

@@ -15,9 +15,7 @@ from __future__ import annotations
 import math
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     channels_second,
@@ -27,8 +25,7 @@ from npuconv.legalize.tools.conv_forms import (
 )
 from npuconv.model import edit, query
 from npuconv.model.conv import Window, effective_kernel, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 
 Dims = tuple[int | str | None, ...]
 

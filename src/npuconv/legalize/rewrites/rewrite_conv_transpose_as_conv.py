@@ -17,15 +17,12 @@ import math
 from dataclasses import dataclass, replace
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.conv import Window, effective_kernel, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 from npuconv.partition.costs import Form, choose
 
 AXES = 2

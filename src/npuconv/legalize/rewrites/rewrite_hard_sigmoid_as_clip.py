@@ -9,14 +9,11 @@ Nothing else may read the convolution. ``--no-offload`` leaves it alone.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.affine import feeding_convolution, fuse_two_sided
 from npuconv.legalize.tools.replace import clip
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, Node
 
 
 @node_pass(Phase.LEGALIZE, "HardSigmoid", after=("fuse-activation", "rewrite-matmul-as-conv"))

@@ -8,9 +8,7 @@ all reach, and MDL006 names the node.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.opset import raise_to
 from npuconv.model.core import Model
 from npuconv.version import OLDEST_OPSET

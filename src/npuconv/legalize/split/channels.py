@@ -28,7 +28,7 @@ from npuconv.legalize.split.proposal import (
     with_bias_once,
 )
 from npuconv.model.conv import block_diagonal
-from npuconv.model.types import Tensor
+from npuconv.model.core import Tensor
 
 _GROUPS = (limits.GROUP, limits.INPUTS, limits.OUTPUTS)
 _CHANNELS = (limits.INPUTS, limits.OUTPUTS)

@@ -22,8 +22,7 @@ from npuconv.legalize.split.proposal import (
     splits_of,
 )
 from npuconv.model import edit
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
 

@@ -22,8 +22,7 @@ from npuconv.legalize.tools.conv_forms import (
 )
 from npuconv.model import edit, query
 from npuconv.model.conv import window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 if TYPE_CHECKING:
     Dims = tuple[int | str | None, ...]

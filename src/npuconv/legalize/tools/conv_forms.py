@@ -10,8 +10,7 @@ from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 Dims = tuple[int | str | None, ...]
 

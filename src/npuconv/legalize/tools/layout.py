@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from npuconv.lazy import np
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 Dims = Sequence[int | str | None]
 

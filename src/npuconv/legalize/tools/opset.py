@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from npuconv.lazy import np, onnx
 from npuconv.legalize.log import Log
 from npuconv.model import edit, query
-from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Graph, Node, Tensor
+from npuconv.model.core import Graph, Model, Node, Tensor, subgraphs
 
 DECIDED = 28  # newest opset whose changes are known here: no node crosses a later one
 

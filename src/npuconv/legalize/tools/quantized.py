@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.lazy import np
 from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

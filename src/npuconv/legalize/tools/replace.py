@@ -8,8 +8,7 @@ from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import identity
 from npuconv.model import edit, nhwc, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 
 _CLIP_WITH_INPUTS = 11  # first opset in which the bounds of a Clip are inputs
 

@@ -15,13 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, flat_pads, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import Plan
 

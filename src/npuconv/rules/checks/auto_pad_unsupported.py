@@ -15,9 +15,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model.types import Node
-from npuconv.rules import SLIDING, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model.core import Node
+from npuconv.rules import SLIDING, RuleContext, Violations, conv, rule
 from npuconv.rules.target_limits import missing_axis
 
 LIMITS = ("auto_pad",)

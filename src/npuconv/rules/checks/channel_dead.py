@@ -19,8 +19,7 @@ from __future__ import annotations
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.rules import RuleContext, Violation, Violations, rule
 
 WARNING_SHARE = 0.5  # share of channels; training may have switched fewer off
 NOTE_SHARE = 0.1  # share of channels; fewer are common

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.conv import window
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model.core import Node
+from npuconv.rules import RuleContext, Violation, Violations, conv, rule
 from npuconv.rules.target_limits import advice_on_shape, missing_axis
 
 

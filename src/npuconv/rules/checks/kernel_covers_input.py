@@ -20,9 +20,8 @@ from typing import Any
 
 from npuconv.amounts import size
 from npuconv.findings import Severity, Status
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model.core import Node
+from npuconv.rules import RuleContext, Violation, Violations, conv, rule
 
 _KERNEL = ("kernel_h", "kernel_w")
 

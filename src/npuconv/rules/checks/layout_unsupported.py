@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model.core import Node
+from npuconv.rules import CONV, SLIDING, RuleContext, Violations, rule
 
 LIMITS = ("layout",)
 

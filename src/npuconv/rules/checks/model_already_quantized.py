@@ -22,8 +22,7 @@ from collections import Counter
 
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.rules import RuleContext, Violation, Violations, rule
 
 
 @rule(

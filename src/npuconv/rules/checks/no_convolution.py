@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import CONV, Violation, Violations, is_convolution, rule
-from npuconv.rules.context import RuleContext
+from npuconv.rules import CONV, RuleContext, Violation, Violations, is_convolution, rule
 
 
 @rule(

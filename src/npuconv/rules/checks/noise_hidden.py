@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule
+from npuconv.rules import RuleContext, Violation, Violations, rule
 from npuconv.rules.checks.accuracy_too_low import POOR_DB
-from npuconv.rules.context import RuleContext
 
 _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its noise shows there
 

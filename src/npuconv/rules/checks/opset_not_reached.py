@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.rules import RuleContext, Violation, Violations, rule
 
 
 @rule(

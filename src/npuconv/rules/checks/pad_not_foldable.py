@@ -21,9 +21,8 @@ import math
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.conv import Pairs
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model.core import Node
+from npuconv.rules import RuleContext, Violation, Violations, rule
 
 _FILLS = {
     "reflect": "mirror what is inside (mode=reflect)",

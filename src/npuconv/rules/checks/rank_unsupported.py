@@ -21,9 +21,8 @@ from dataclasses import replace
 
 from npuconv.model.axis_removal import obstacles, offer
 from npuconv.model.conv import window
-from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model.core import Node
+from npuconv.rules import CONV, SLIDING, RuleContext, Violations, conv, rule
 
 LIMITS = ("rank",)
 _DEVICE_AXES = 2  # spatial axes of an accelerator for images

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 from npuconv.findings import Severity
 from npuconv.lazy import np
 from npuconv.model import query
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model.core import Node
+from npuconv.rules import RuleContext, Violation, Violations, conv, rule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
