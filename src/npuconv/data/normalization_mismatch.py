@@ -18,8 +18,7 @@ from npuconv.data.infer_normalization import KNOWN, Inferred, InTraining, infer,
 from npuconv.data.model_inputs import first_convolution, path_from_input
 from npuconv.data.normalizations import PixelNormalization, guess, image_axis
 from npuconv.data.samples import InputSpec, Samples, spread
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 from npuconv.rules.context import NormalizationMismatch
 
 

@@ -19,8 +19,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.split.builder import WrittenConv
-from npuconv.model import facts, save
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, facts, save
 from npuconv.rules import engine
 from npuconv.rules.checks.accumulator_overflow import accumulator_overflow
 from npuconv.version import __version__

@@ -18,9 +18,9 @@ from npuconv.legalize import manager
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.split.builder import SumTerm
-from npuconv.model import edit, load, query, save
+from npuconv.model import Model, Node, edit, load, query, save
 from npuconv.model.conv import SAME
-from npuconv.model.core import Model, Node, sweep
+from npuconv.model.core import sweep
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Plan

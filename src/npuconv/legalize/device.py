@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.split.layer import layer_of
 from npuconv.legalize.split.layer import of_window as layer_of_window
-from npuconv.model import query
+from npuconv.model import Model, Node, query
 from npuconv.model.conv import Window, window
-from npuconv.model.core import Model, Node
 from npuconv.model.facts import of_window, settled
 from npuconv.partition.costs import Cost
 from npuconv.target.facts import Facts

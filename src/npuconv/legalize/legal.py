@@ -26,8 +26,7 @@ from npuconv.legalize.source_model import SourceModel
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.split.planner import split_layers
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
-from npuconv.model import core, load, query, save, shapes, validate
-from npuconv.model.core import Model
+from npuconv.model import Model, core, load, query, save, shapes, validate
 from npuconv.model.source import locate
 from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform

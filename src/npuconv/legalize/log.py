@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.source_scales import SourceScales
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor
 from npuconv.partition.costs import Cost, Form, cost
 
 if TYPE_CHECKING:

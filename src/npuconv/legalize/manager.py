@@ -11,8 +11,8 @@ from npuconv.legalize import measure as measuring
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
-from npuconv.model import shapes, validate
-from npuconv.model.core import Model, sweep
+from npuconv.model import Model, shapes, validate
+from npuconv.model.core import sweep
 from npuconv.partition.costs import cost
 from npuconv.registry import in_order
 

@@ -23,8 +23,7 @@ from npuconv import executor
 from npuconv.errors import InternalError
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.region import Dims, Region, measured_extent
-from npuconv.model import query
-from npuconv.model.core import Tensor
+from npuconv.model import Tensor, query
 from npuconv.model.proto import Types
 
 SESSION_REGIONS = 32  # regions in one session: fewer make many sessions, more make slow ones

@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from npuconv.model import query
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.model.conv import Window, effective_kernel, window
-from npuconv.model.core import Model, Node, Tensor
 
 if TYPE_CHECKING:
     from npuconv.model.proto import NodeCopy

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from npuconv.findings import Finding, Severity
-from npuconv.model import query
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.model.conv import Window, window
-from npuconv.model.core import Model, Node, Tensor
 from npuconv.partition.costs import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target

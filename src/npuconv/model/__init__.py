@@ -21,3 +21,7 @@
 ``shapes``          shapes of tensors: of the user, of the file, inferred
 ``inference``       shape inference by ONNX on the graph without its weights
 """
+
+from npuconv.model.core import Graph, Model, Node, Tensor
+
+__all__ = ["Graph", "Model", "Node", "Tensor"]

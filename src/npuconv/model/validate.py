@@ -14,8 +14,8 @@ from google.protobuf.message import EncodeError
 
 from npuconv import limits
 from npuconv.errors import InternalError, ModelError
-from npuconv.model import query, store
-from npuconv.model.core import Graph, Model, Node, subgraphs
+from npuconv.model import Graph, Model, Node, query, store
+from npuconv.model.core import subgraphs
 from npuconv.model.untrusted import MAX_AXES, check_shape
 
 _UNKNOWN = re.compile(

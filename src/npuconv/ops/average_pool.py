@@ -10,8 +10,7 @@ import onnx
 
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
 from npuconv.arithmetic.whole import Integers, Whole, spatial, window_sums
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import Arguments, Attributes, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, cells_behind

@@ -6,8 +6,7 @@ import numpy as np
 import onnx
 
 from npuconv.errors import ModelError
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
 from npuconv.ops.operator import always, register

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
 from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Arguments, W, always, register

@@ -13,8 +13,7 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import ratio
 from npuconv.arithmetic.whole import Whole
 from npuconv.errors import ModelError
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import Arguments, Attributes, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit

@@ -6,8 +6,7 @@ import numpy as np
 import onnx
 
 from npuconv.arithmetic.rescaling import TensorScale
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import Arguments, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit

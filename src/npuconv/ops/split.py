@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.model.core import Node
+from npuconv.model import Node
 from npuconv.model.proto import attributes_of
 from npuconv.ops.channels import Join, Slots, axis_of, extent, mixed
 from npuconv.ops.operator import always, register

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import always, register

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.model import query
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.model.conv import window
-from npuconv.model.core import Model, Node, Tensor
 from npuconv.model.nhwc import as_float, is_nhwc
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from npuconv.model import facts, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, facts, query
 from npuconv.ops.operator import OPERATORS, data_inputs, values_of
 from npuconv.partition.operators import (
     CUTTING,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from npuconv.findings import Severity
-from npuconv.model.core import Node
+from npuconv.model import Node
 from npuconv.registry import Registry, described
 from npuconv.rules.context import RuleContext as RuleContext
 from npuconv.rules.context import Violation as Violation

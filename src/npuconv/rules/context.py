@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.findings import Severity, Status
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.model import facts as measuring
-from npuconv.model import query
 from npuconv.model.attributes import contradictions
-from npuconv.model.core import Model, Node, Tensor
 from npuconv.partition.placement import Plan
 from npuconv.target import value_text
 from npuconv.target.facts import DECIDED_LATER, lookup

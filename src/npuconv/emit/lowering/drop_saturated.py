@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, edit, query
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import takes_as
 from npuconv.partition.placement import Plan

@@ -11,8 +11,7 @@ from __future__ import annotations
 from npuconv.emit.emission import Emission, dequantizer, same_scale
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))

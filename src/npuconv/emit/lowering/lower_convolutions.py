@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, edit
 
 
 @model_pass(Phase.LOWER)

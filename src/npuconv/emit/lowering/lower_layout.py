@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.rewrites.move_layout import cancel
-from npuconv.model import edit, nhwc, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, nhwc, query
 
 _RANK = 4
 

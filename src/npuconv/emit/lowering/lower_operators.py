@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer
 from npuconv.legalize.registry import Phase, TargetDevice, model_pass
-from npuconv.model import edit, nhwc, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, nhwc, query
 from npuconv.ops.operator import OPERATORS
 
 _STANDARD = ("QLinearMatMul",)  # integer operators of ONNX's own domain

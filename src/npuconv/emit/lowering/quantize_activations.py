@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.ops.operator import values_of
 from npuconv.partition.operators import MOVEMENTS, constants_of
 from npuconv.partition.placement import Plan

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

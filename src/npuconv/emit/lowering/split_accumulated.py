@@ -16,8 +16,7 @@ from npuconv.emit.emission import Emission, dequantized, dequantizer, quantizer
 from npuconv.errors import InternalError
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from npuconv.emit.int32_sums import SumEntry

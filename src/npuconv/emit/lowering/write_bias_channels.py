@@ -13,8 +13,7 @@ from npuconv.emit.emission import Emission, dequantized, dequantizer
 from npuconv.errors import InternalError
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.split.builder import BiasChannels

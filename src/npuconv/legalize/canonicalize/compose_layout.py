@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.compose import compose
-from npuconv.model.core import Model
+from npuconv.model import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)

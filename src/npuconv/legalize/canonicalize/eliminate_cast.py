@@ -8,8 +8,7 @@ from __future__ import annotations
 from npuconv.lazy import np, onnx
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, query
 
 
 @node_pass(Phase.CANONICALIZE, "Cast", after=("raise-opset", "widen-convolutions"))

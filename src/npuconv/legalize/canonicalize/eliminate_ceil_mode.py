@@ -12,7 +12,7 @@ window that would start in the padding. Needs the extents.
 from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, node_pass
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, edit, query
 from npuconv.model.conv import (
     SAME,
     Pairs,
@@ -23,7 +23,6 @@ from npuconv.model.conv import (
     pool_output,
     window,
 )
-from npuconv.model.core import Model, Node
 
 OPSET = 11  # amounts of a Pad are an input since this opset
 _Axis = tuple[int, int, int, int, tuple[int, int]]  # extent, kernel, stride, dilation, pads

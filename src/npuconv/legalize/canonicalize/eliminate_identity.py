@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 
 _OF_SEVERAL = ("Concat", "Max", "Mean", "Min", "Sum")  # with a single input they are the identity
 

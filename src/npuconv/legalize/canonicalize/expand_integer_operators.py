@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools import quantized
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 

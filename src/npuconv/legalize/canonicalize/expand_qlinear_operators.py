@@ -14,8 +14,7 @@ from typing import NamedTuple
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.tools import quantized
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 
 class _Form(NamedTuple):

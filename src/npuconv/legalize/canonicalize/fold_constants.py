@@ -20,8 +20,8 @@ from npuconv.lazy import np, onnx
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, subgraphs, sweep
+from npuconv.model import Model, Node, edit, query
+from npuconv.model.core import subgraphs, sweep
 
 CHECKED_ELEMENTS = 1 << 20  # results up to this size are checked against the reference
 # Their output can be larger than all they read, so its size must be known before they run.

@@ -11,8 +11,7 @@ from __future__ import annotations
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.affine import absorb, batchnorm, feeding_convolution
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 
 
 @node_pass(Phase.CANONICALIZE, "BatchNormalization", after=("write-default-attributes",))

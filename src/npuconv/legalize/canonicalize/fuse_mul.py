@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.affine import fuse_two_sided
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node
 
 
 @node_pass(Phase.CANONICALIZE, "Mul", "Div", after=("write-default-attributes",))

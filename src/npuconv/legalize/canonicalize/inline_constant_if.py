@@ -7,8 +7,8 @@ become nodes of the model, where convolutions are converted; the other branch go
 from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Graph, Model, Node, with_inner
+from npuconv.model import Graph, Model, Node, edit, query
+from npuconv.model.core import with_inner
 
 
 @node_pass(Phase.CANONICALIZE, "If", after=("fold-constants",), infers=True)

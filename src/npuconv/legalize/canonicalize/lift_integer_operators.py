@@ -11,8 +11,7 @@ from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, edit, query
 
 _MOVING = frozenset(
     {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather"}

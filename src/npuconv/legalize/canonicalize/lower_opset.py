@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.opset import reads_the_same
-from npuconv.model.core import Model
+from npuconv.model import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",))

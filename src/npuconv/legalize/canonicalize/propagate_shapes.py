@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.tools.shape_values import ShapeValues

@@ -16,8 +16,7 @@ from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.legalize.tools.replace import clip
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 # A quantizer leaves out the Relu or Clip behind these where int8 saturates at its bounds.
 _FUSING = frozenset(

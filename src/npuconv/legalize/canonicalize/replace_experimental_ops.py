@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, node_pass
-from npuconv.model import edit
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit
 
 # Mul and Add broadcast as numpy does from here on.
 _BROADCASTING = 7

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.layout import reshape, transpose
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.layout import reshape, transpose
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 Extents = dict[str, int | str | None]
 

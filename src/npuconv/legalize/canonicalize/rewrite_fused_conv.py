@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.tools.replace import activate
-from npuconv.model import edit, nhwc, query
-from npuconv.model.core import Model
+from npuconv.model import Model, edit, nhwc, query
 
 _DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activation
 

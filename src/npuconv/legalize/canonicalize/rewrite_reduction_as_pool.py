@@ -14,8 +14,7 @@ from __future__ import annotations
 from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.conv_forms import AXES_AS_INPUT
 from npuconv.legalize.tools.layout import hand_over_reduced
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, edit, query
 
 SPATIAL = {3: (2,), 4: (2, 3)}  # spatial axes by rank
 POOLS = {"ReduceMean": "GlobalAveragePool", "ReduceMax": "GlobalMaxPool"}

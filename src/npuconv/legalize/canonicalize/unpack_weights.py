@@ -13,8 +13,7 @@ from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.source_scales import WeightScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 _WEIGHT = 1  # index of the weights among the inputs of a convolution or product
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")

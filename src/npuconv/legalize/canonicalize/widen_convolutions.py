@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from npuconv.lazy import np, onnx
 from npuconv.legalize.registry import Log, Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor, subgraphs
+from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model.core import subgraphs
 
 Wide = dict[int, Tensor]  # float32 tensor in the place of a tensor, by its id
 

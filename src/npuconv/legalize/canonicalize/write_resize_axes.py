@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 _SCALES, _SIZES = 2, 3  # indices of inputs
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, edit, query
 
 
 @node_pass(

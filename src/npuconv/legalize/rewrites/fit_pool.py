@@ -14,9 +14,8 @@ from __future__ import annotations
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.rewrites.fit_convolution import planned
 from npuconv.legalize.split.layer import Layer
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, edit, query
 from npuconv.model.conv import window
-from npuconv.model.core import Model, Node
 from npuconv.model.facts import settled
 
 GLOBAL = "GlobalMaxPool"

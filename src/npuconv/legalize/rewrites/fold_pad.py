@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, edit, query
 from npuconv.model.conv import Pairs, flat_pads, window
-from npuconv.model.core import Model, Node
 
 
 @node_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))

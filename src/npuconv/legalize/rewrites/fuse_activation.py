@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
-from npuconv.model import edit, facts, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, facts, query
 from npuconv.ops.operator import operator_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from npuconv.legalize.region import trace
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.compose import OPS, compose
 from npuconv.legalize.tools.layout import AxisMap, data_inputs, is_movable, move, variables
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 Following = Callable[[Node], Iterable[Node]]
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 
 
 @node_pass(Phase.LEGALIZE, "Where")

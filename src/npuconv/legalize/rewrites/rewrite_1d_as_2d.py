@@ -17,9 +17,8 @@ from npuconv.legalize.tools.layout import (
     unsqueeze,
     widened,
 )
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, edit, query
 from npuconv.model.conv import window
-from npuconv.model.core import Model, Node
 
 RANK = 3
 GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")

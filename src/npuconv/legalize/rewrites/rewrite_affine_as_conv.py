@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.affine import TWO_SIDED, link_of, rewrite_chain
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 
 RANKS = (3, 4)
 

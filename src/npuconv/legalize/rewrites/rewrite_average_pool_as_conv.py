@@ -23,9 +23,8 @@ from npuconv.legalize.tools.conv_forms import (
     convolve,
     obstacle,
 )
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, edit, query
 from npuconv.model.conv import Window, effective_kernel, window
-from npuconv.model.core import Model, Node
 
 Dims = tuple[int | str | None, ...]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.affine import link_of, rewrite_chain
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node
 
 
 @node_pass(Phase.LEGALIZE, "BatchNormalization", infers=True)

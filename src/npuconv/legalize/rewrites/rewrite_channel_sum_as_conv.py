@@ -19,8 +19,7 @@ from npuconv.legalize.tools.conv_forms import (
     obstacle,
 )
 from npuconv.legalize.tools.layout import hand_over_reduced
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 from npuconv.partition.operators import takes_as
 
 RANK, CHANNELS = 4, (1,)

@@ -12,8 +12,7 @@ from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.affine import feeding_convolution, fuse_two_sided
 from npuconv.legalize.tools.replace import clip
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, edit, query
 
 
 @node_pass(Phase.LEGALIZE, "HardSigmoid", after=("fuse-activation", "rewrite-matmul-as-conv"))

@@ -24,8 +24,7 @@ from npuconv.legalize.tools.conv_forms import (
     obstacle,
     type_obstacle,
 )
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 
 @dataclass(frozen=True)

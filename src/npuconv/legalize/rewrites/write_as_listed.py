@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 _OTHERS = {"Sum": "Add", "Div": "Mul"}
 

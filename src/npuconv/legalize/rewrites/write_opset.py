@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.opset import raise_to
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.version import OLDEST_OPSET
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 from npuconv.model.facts import settled
 
 if TYPE_CHECKING:

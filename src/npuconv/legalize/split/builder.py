@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.legalize.split.layer import Layer
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import flat_pads
-from npuconv.model.core import Model, Node, Tensor
 
 FOREVER = 2**63 - 1  # end of a Slice up to the end of any extent
 Mode = Literal["float", "rounding", "exact", "int8"]

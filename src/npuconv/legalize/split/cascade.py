@@ -15,7 +15,7 @@ from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import Emit, FitSettings, LayerSplit, Part, Proposal, Rounding
-from npuconv.model.core import Tensor
+from npuconv.model import Tensor
 
 _Factors = tuple[tuple[int, int], ...]  # per axis: kernel of the first average, and of the second
 

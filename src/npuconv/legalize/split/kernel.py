@@ -28,7 +28,7 @@ from npuconv.legalize.split.proposal import (
     with_bias_once,
 )
 from npuconv.legalize.split.stride import fit_extents
-from npuconv.model.core import Tensor
+from npuconv.model import Tensor
 
 Taps = tuple[int, int, int]  # first, count and distance of taps along an axis
 Cuts = tuple[tuple[Taps, ...], ...]  # parts of the kernel along each axis

@@ -21,8 +21,7 @@ from npuconv.legalize.split.proposal import (
     Rounding,
     splits_of,
 )
-from npuconv.model import edit
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
 

@@ -14,7 +14,7 @@ from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import Emit, FitSettings, LayerSplit, Part, Proposal
-from npuconv.model.core import Tensor
+from npuconv.model import Tensor
 
 _MOST_TAPS = 64  # number of Slices
 

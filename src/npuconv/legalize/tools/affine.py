@@ -20,9 +20,8 @@ from npuconv.legalize.tools.conv_forms import (
     obstacle,
     type_obstacle,
 )
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import window
-from npuconv.model.core import Model, Node, Tensor
 
 if TYPE_CHECKING:
     Dims = tuple[int | str | None, ...]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from npuconv.lazy import np
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import Pairs, window
-from npuconv.model.core import Model, Node, Tensor
 
 Dims = Sequence[int | str | None]
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from npuconv.lazy import np, onnx
 from npuconv.legalize.log import Log
-from npuconv.model import edit, query
-from npuconv.model.core import Graph, Model, Node, Tensor, subgraphs
+from npuconv.model import Graph, Model, Node, Tensor, edit, query
+from npuconv.model.core import subgraphs
 
 DECIDED = 28  # newest opset whose changes are known here: no node crosses a later one
 

@@ -20,8 +20,7 @@ import onnx
 from npuconv.executor import RuntimeRefusedError, Session
 from npuconv.legalize import measure
 from npuconv.legalize.region import Region, capture, upstream
-from npuconv.model import query
-from npuconv.model.core import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.model.inference import MAX_SHAPE_VALUES
 
 SOURCES = ("Shape", "Size")

@@ -17,8 +17,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.findings import Severity
-from npuconv.model import query
-from npuconv.model.core import Model
+from npuconv.model import Model, query
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 

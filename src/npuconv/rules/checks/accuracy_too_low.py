@@ -19,7 +19,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.findings import Severity
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.findings import Severity
 from npuconv.lazy import np
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 if TYPE_CHECKING:

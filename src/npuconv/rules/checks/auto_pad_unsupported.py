@@ -15,7 +15,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model.core import Node
+from npuconv.model import Node
 from npuconv.rules import SLIDING, RuleContext, Violations, conv, rule
 from npuconv.rules.target_limits import missing_axis
 

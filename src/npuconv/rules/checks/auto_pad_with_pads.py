@@ -13,9 +13,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.conv import flat_pads, window
-from npuconv.model.core import Node
 from npuconv.rules import SLIDING, RuleContext, Violation, Violations, conv, rule
 
 

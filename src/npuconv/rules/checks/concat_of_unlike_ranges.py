@@ -21,8 +21,7 @@ import math
 from typing import NamedTuple
 
 from npuconv.findings import Severity
-from npuconv.model import query
-from npuconv.model.core import Node, Tensor
+from npuconv.model import Node, Tensor, query
 from npuconv.rules import RuleContext, Violation, Violations, rule
 from npuconv.rules.context import CalibrationEvidence
 

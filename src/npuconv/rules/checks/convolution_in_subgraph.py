@@ -13,7 +13,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.rules import RuleContext, Violation, Violations, is_convolution, rule
 
 

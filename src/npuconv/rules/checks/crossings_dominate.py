@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from npuconv.amounts import size
 from npuconv.findings import Severity
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.partition.crossings import crossings, detours
 from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 from npuconv.rules.host_nodes import reasons

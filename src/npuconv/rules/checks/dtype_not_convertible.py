@@ -12,8 +12,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 
 # float16, bfloat16 and double are computed in float32 before they are quantized.

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.amounts import count
 from npuconv.findings import Severity
-from npuconv.model import query
-from npuconv.model.core import Model, Node
+from npuconv.model import Model, Node, query
 from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
 from npuconv.target.facts import lookup

@@ -20,7 +20,7 @@ from typing import Any
 
 from npuconv.amounts import size
 from npuconv.findings import Severity, Status
-from npuconv.model.core import Node
+from npuconv.model import Node
 from npuconv.rules import RuleContext, Violation, Violations, conv, rule
 
 _KERNEL = ("kernel_h", "kernel_w")

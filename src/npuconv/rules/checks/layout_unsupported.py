@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.model.core import Node
+from npuconv.model import Node
 from npuconv.rules import CONV, SLIDING, RuleContext, Violations, rule
 
 LIMITS = ("layout",)

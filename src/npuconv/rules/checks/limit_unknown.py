@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from npuconv.amounts import count
 from npuconv.findings import Severity, Status
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 from npuconv.rules.target_limits import needs
 

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from npuconv.model import query
-from npuconv.model.core import Model
+from npuconv.model import Model, query
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 

@@ -18,7 +18,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.findings import Severity
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.rules import RuleContext, Violation, Violations, rule
 from npuconv.rules.checks.accuracy_too_low import POOR_DB
 

@@ -16,7 +16,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.findings import Severity
-from npuconv.model.core import Node
+from npuconv.model import Node
 from npuconv.rules import RuleContext, Violations, rule
 
 LIMITS = (

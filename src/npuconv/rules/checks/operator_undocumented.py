@@ -15,8 +15,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.findings import Severity
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.rules import HOST_DOMAINS, RuleContext, Violation, Violations, after_conv, rule
 
 

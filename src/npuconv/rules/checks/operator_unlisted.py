@@ -13,8 +13,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.rules import CONV, RuleContext, Violation, Violations, after_conv, rule
 
 

@@ -16,7 +16,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.findings import Severity
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 

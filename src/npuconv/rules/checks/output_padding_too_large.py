@@ -14,8 +14,8 @@ How to fix:
 
 from __future__ import annotations
 
+from npuconv.model import Node
 from npuconv.model.conv import window
-from npuconv.model.core import Node
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 

@@ -14,8 +14,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 

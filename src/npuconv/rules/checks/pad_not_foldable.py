@@ -19,9 +19,8 @@ from __future__ import annotations
 import math
 
 from npuconv.findings import Severity
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.conv import Pairs
-from npuconv.model.core import Node
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 _FILLS = {

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.model.core import Node
+from npuconv.model import Node
 from npuconv.rules import RuleContext, Violations, integer_conv, rule
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from npuconv.model import Node
 from npuconv.model.axis_removal import obstacles, offer
 from npuconv.model.conv import window
-from npuconv.model.core import Node
 from npuconv.rules import CONV, SLIDING, RuleContext, Violations, conv, rule
 
 LIMITS = ("rank",)

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import shlex
 
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 
 _FREEZE = "freeze the model on export, so that the weights are initializers"

@@ -15,8 +15,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 
 

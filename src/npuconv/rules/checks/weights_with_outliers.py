@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.findings import Severity
 from npuconv.lazy import np
-from npuconv.model import query
-from npuconv.model.core import Node
+from npuconv.model import Node, query
 from npuconv.rules import RuleContext, Violation, Violations, conv, rule
 
 if TYPE_CHECKING:
