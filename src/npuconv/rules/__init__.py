@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from npuconv.findings import Severity
+from npuconv.findings import Severity as Severity
 from npuconv.model import Node
 from npuconv.registry import Registry, described
 from npuconv.rules.context import RuleContext as RuleContext

@@ -20,9 +20,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from npuconv.findings import Severity
 from npuconv.model import Node, Tensor, query
-from npuconv.rules import RuleContext, Violation, Violations, rule
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 from npuconv.rules.context import CalibrationEvidence
 
 MAX_RATIO = 4.0  # largest ratio of two input ranges

@@ -15,9 +15,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
 from npuconv.model import Model
-from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
+from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, rule
 from npuconv.rules.host_nodes import reasons
 
 _SHARE = 0.25  # least share of nodes on the device

@@ -18,13 +18,11 @@ from dataclasses import replace
 from npuconv.model import Node
 from npuconv.rules import CONV, SLIDING, RuleContext, Violations, rule
 
-LIMITS = ("layout",)
-
 
 @rule(
     "SHP013",
     ops=SLIDING,
-    limits=LIMITS,
+    limits=("layout",),
     cacheable=True,
     message="it would be written with layout {value}; the device takes {limit}",
     fires=CONV,
@@ -38,6 +36,6 @@ def layout_unsupported(node: Node, ctx: RuleContext) -> Violations:
     if limit is not None and limit.allows(layout, ctx.facts(node)) is not False:
         needs = " and --format qoperator" if layout == "nhwc" else ""
         fix = f"Give --layout {layout}{needs}. The model need not be exported anew."
-    for violation in ctx.violations(node, *LIMITS):
+    for violation in ctx.violations(node, "layout"):
         # The layout is that of a flag, not of the model.
         yield replace(violation, value=ctx.options.layout, fix=fix)

@@ -16,9 +16,9 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.amounts import count
-from npuconv.findings import Severity, Status
+from npuconv.findings import Status
 from npuconv.model import Model
-from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
+from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, rule
 from npuconv.rules.target_limits import needs
 
 

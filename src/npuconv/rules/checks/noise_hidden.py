@@ -17,9 +17,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
 from npuconv.model import Model
-from npuconv.rules import RuleContext, Violation, Violations, rule
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 from npuconv.rules.checks.accuracy_too_low import POOR_DB
 
 _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its noise shows there

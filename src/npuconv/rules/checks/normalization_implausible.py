@@ -20,9 +20,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
 from npuconv.model import Model
-from npuconv.rules import RuleContext, Violation, Violations, rule
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 
 
 @rule(

@@ -14,9 +14,16 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
 from npuconv.model import Node, query
-from npuconv.rules import HOST_DOMAINS, RuleContext, Violation, Violations, after_conv, rule
+from npuconv.rules import (
+    HOST_DOMAINS,
+    RuleContext,
+    Severity,
+    Violation,
+    Violations,
+    after_conv,
+    rule,
+)
 
 
 @rule(

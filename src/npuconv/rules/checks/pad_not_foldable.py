@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import math
 
-from npuconv.findings import Severity
 from npuconv.model import Node, query
 from npuconv.model.conv import Pairs
-from npuconv.rules import RuleContext, Violation, Violations, rule
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 
 _FILLS = {
     "reflect": "mirror what is inside (mode=reflect)",
