@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from npuconv.findings import Finding, Severity
-from npuconv.model import Model, Node, Tensor, query
-from npuconv.model.conv import Window, window
+from npuconv.model import Model, Node, Tensor, Window, query, window
 from npuconv.partition.costs import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target

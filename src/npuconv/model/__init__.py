@@ -22,6 +22,7 @@
 ``inference``       shape inference by ONNX on the graph without its weights
 """
 
+from npuconv.model.conv import Window, window
 from npuconv.model.core import Graph, Model, Node, Tensor
 
-__all__ = ["Graph", "Model", "Node", "Tensor"]
+__all__ = ["Graph", "Model", "Node", "Tensor", "Window", "window"]

@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from npuconv.model.conv import Window, conv_output, transpose_output
+from npuconv.model import Window
+from npuconv.model.conv import conv_output, transpose_output
 
 
 @dataclass(frozen=True)

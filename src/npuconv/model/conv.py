@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from npuconv.lazy import np
-from npuconv.model import Node, Tensor, nhwc, query
+from npuconv.model import nhwc, query
+from npuconv.model.core import Node, Tensor
 
 Pairs = query.Pairs  # (begin, end) of every spatial axis
 Dims = tuple[int | str | None, ...]

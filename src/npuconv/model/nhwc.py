@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from npuconv.lazy import onnx
-from npuconv.model import Node, Tensor, query
+from npuconv.model import query
 from npuconv.model.attributes import contradictions, window_rank
+from npuconv.model.core import Node, Tensor
 
 T = TypeVar("T")
 

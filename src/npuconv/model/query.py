@@ -9,8 +9,7 @@ from typing import Any
 
 from npuconv import files
 from npuconv.lazy import np, onnx
-from npuconv.model import Graph, Model, Node, Tensor
-from npuconv.model.core import with_inner
+from npuconv.model.core import Graph, Model, Node, Tensor, with_inner
 
 Pairs = tuple[tuple[int, int], ...]  # (begin, end) of every axis
 

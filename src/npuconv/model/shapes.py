@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from npuconv.errors import UsageError
-from npuconv.model import Model, Node, Tensor, query
-from npuconv.model.conv import window
+from npuconv.model import Model, Node, Tensor, query, window
 from npuconv.model.core import subgraphs
 from npuconv.model.inference import infer_types
 from npuconv.model.proto import Dims, TensorType

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.model import Model, Node, Tensor, query
-from npuconv.model.conv import window
+from npuconv.model import Model, Node, Tensor, query, window
 from npuconv.model.nhwc import as_float, is_nhwc
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
-from npuconv.model import Model, Node, Tensor, conv, edit, nhwc, query
+from npuconv.model import Model, Node, Tensor, conv, edit, nhwc, query, window
 from npuconv.model.attributes import window_rank
-from npuconv.model.conv import resolved_pads, window
+from npuconv.model.conv import resolved_pads
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from npuconv.legalize.registry import Log, Phase, node_pass
-from npuconv.model import Model, Node, query
-from npuconv.model.conv import flat_pads, window
+from npuconv.model import Model, Node, query, window
+from npuconv.model.conv import flat_pads
 
 
 @node_pass(

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.split.layer import Layer, layer_of
-from npuconv.model import Model, Node, edit
-from npuconv.model.conv import window
+from npuconv.model import Model, Node, edit, window
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from __future__ import annotations
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.rewrites.fit_convolution import planned
 from npuconv.legalize.split.layer import Layer
-from npuconv.model import Model, Node, edit, query
-from npuconv.model.conv import window
+from npuconv.model import Model, Node, edit, query, window
 from npuconv.model.facts import settled
 
 GLOBAL = "GlobalMaxPool"

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
-from npuconv.model import Model, Node, edit, query
-from npuconv.model.conv import Pairs, flat_pads, window
+from npuconv.model import Model, Node, edit, query, window
+from npuconv.model.conv import Pairs, flat_pads
 
 
 @node_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))

@@ -16,7 +16,7 @@ from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import inverse, reshape, transpose
-from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.axis_removal import (
     Removal,
     moved_by,
@@ -26,7 +26,6 @@ from npuconv.model.axis_removal import (
     removal,
     slicing,
 )
-from npuconv.model.conv import Window, window
 
 MOST_MEASURED = 2**25  # most values that the slices of a measured rewrite move: 128 MiB
 MAX_AXES = 2  # spatial axes of a convolution that every target here takes

@@ -17,8 +17,7 @@ from npuconv.legalize.tools.layout import (
     unsqueeze,
     widened,
 )
-from npuconv.model import Model, Node, edit, query
-from npuconv.model.conv import window
+from npuconv.model import Model, Node, edit, query, window
 
 RANK = 3
 GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")

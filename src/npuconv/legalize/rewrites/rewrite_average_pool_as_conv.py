@@ -23,8 +23,8 @@ from npuconv.legalize.tools.conv_forms import (
     convolve,
     obstacle,
 )
-from npuconv.model import Model, Node, edit, query
-from npuconv.model.conv import Window, effective_kernel, window
+from npuconv.model import Model, Node, Window, edit, query, window
+from npuconv.model.conv import effective_kernel
 
 Dims = tuple[int | str | None, ...]
 

@@ -20,8 +20,8 @@ from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements
 from npuconv.legalize.tools.layout import reshape, transpose
-from npuconv.model import Model, Node, Tensor, edit, query
-from npuconv.model.conv import Window, effective_kernel, window
+from npuconv.model import Model, Node, Tensor, Window, edit, query, window
+from npuconv.model.conv import effective_kernel
 from npuconv.partition.costs import Form, choose
 
 AXES = 2

@@ -286,8 +286,8 @@ def join_taps(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[
         slices = []
         for tap in product(*map(range, layer.kernel)):
             starts = [t * d for t, d in zip(tap, layer.dilations, strict=True)]
-            ends = [start + n for start, n in zip(starts, extents, strict=True)]
-            bounds = [(a + 2, starts[a], ends[a], 1) for a in layer.axes]
+            stops = [start + n for start, n in zip(starts, extents, strict=True)]
+            bounds = [(a + 2, starts[a], stops[a], 1) for a in layer.axes]
             slices.append(builder.slice(piece.source, bounds))
         weight = builder.weights(  # [O, I, ...] becomes [O, taps * I, 1, ...]
             piece,

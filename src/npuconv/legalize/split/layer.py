@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.model import Node, Tensor, query
-from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel, window
+from npuconv.model import Node, Tensor, Window, query, window
+from npuconv.model.conv import Pairs, conv_output, effective_kernel
 from npuconv.partition.operators import CUTTING, takes_as
 
 if TYPE_CHECKING:

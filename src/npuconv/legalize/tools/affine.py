@@ -20,8 +20,7 @@ from npuconv.legalize.tools.conv_forms import (
     obstacle,
     type_obstacle,
 )
-from npuconv.model import Model, Node, Tensor, edit, query
-from npuconv.model.conv import window
+from npuconv.model import Model, Node, Tensor, edit, query, window
 
 if TYPE_CHECKING:
     Dims = tuple[int | str | None, ...]

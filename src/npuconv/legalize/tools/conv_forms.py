@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
-from npuconv.model import Model, Node, Tensor, edit, query
-from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
+from npuconv.model import Model, Node, Tensor, Window, edit, query
+from npuconv.model.conv import Pairs, conv_output, flat_pads
 
 Dims = tuple[int | str | None, ...]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from npuconv.lazy import np
-from npuconv.model import Model, Node, Tensor, edit, query
-from npuconv.model.conv import Pairs, window
+from npuconv.model import Model, Node, Tensor, edit, query, window
+from npuconv.model.conv import Pairs
 
 Dims = Sequence[int | str | None]
 

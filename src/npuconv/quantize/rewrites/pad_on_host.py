@@ -16,8 +16,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
-from npuconv.model import Model, Node, Tensor, edit, query
-from npuconv.model.conv import Pairs, Window, flat_pads, window
+from npuconv.model import Model, Node, Tensor, Window, edit, query, window
+from npuconv.model.conv import Pairs, flat_pads
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import Plan
 

@@ -13,8 +13,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import Node, query
-from npuconv.model.conv import flat_pads, window
+from npuconv.model import Node, query, window
+from npuconv.model.conv import flat_pads
 from npuconv.rules import SLIDING, RuleContext, Violation, Violations, conv, rule
 
 

@@ -16,9 +16,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import Node, nhwc, query
+from npuconv.model import Node, nhwc, query, window
 from npuconv.model.axis_removal import obstacles
-from npuconv.model.conv import window
 from npuconv.rules import CONV, RuleContext, Violation, Violations, is_convolution, rule
 
 _DEVICE_AXES = 2  # spatial axes of an accelerator for images

@@ -14,8 +14,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import Node
-from npuconv.model.conv import window
+from npuconv.model import Node, window
 from npuconv.rules import RuleContext, Violation, Violations, rule
 
 

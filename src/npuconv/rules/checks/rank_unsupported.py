@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.model import Node
+from npuconv.model import Node, window
 from npuconv.model.axis_removal import obstacles, offer
-from npuconv.model.conv import window
 from npuconv.rules import CONV, SLIDING, RuleContext, Violations, conv, rule
 
 _DEVICE_AXES = 2  # spatial axes of an accelerator for images
