@@ -358,7 +358,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     target = Target.load(options.target).assuming(options.assume)
     model = load.load(source)
     info = SourceModel.from_model(model)
-    name = selection.name_of(source, model.name)
+    name = Path(source).as_posix() if isinstance(source, str | Path) else model.name
     options = selection.for_model(options, name)
     if options.source_root is not None:
         model = replace(model, sources=locate(model.sources, options.source_root))
