@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from npuconv.legalize.split.layer import Layer
@@ -56,13 +53,18 @@ class Fault:
 
 @dataclass(frozen=True)
 class _Check:
-    """One limit or relation, ready to be asked about thousands of layers."""
+    """One limit or relation, with the facts that it is about, and their topics."""
 
     name: str
     part: Limit | Relation
-    holds: Callable[[Facts], bool | None]
     facts: frozenset[str]
     topics: frozenset[str]
+
+    def holds(self, facts: Facts) -> bool | None:
+        """Return whether the limit or relation holds for these facts; None if not known."""
+        if isinstance(self.part, Limit):
+            return self.part.allows(lookup(facts, self.name), facts)
+        return self.part.holds(facts)
 
     def fault(self, facts: Facts) -> Fault:
         """Return the broken limit as text, with its facts and topics."""
@@ -159,62 +161,17 @@ class Demand:
     def _checks_of(self, mode: str) -> tuple[_Check, ...]:
         if mode not in self._checks:
             limits = self.operator.limits_for(mode).items()
-            checks = [_of_limit(name, limit) for name, limit in limits if limit.is_documented]
-            self._checks[mode] = (*checks, *map(_of_relation, self.operator.require))
+            checks = [
+                _check(name, limit, " ".join(v for v in limit.values if isinstance(v, str)))
+                for name, limit in limits
+                if limit.is_documented
+            ]
+            checks += [_check("", r, f"{r.if_} {r.then}") for r in self.operator.require]
+            self._checks[mode] = tuple(checks)
         return self._checks[mode]
 
 
-def _of_limit(name: str, limit: Limit) -> _Check:
-    facts = _facts_in(" ".join(str(v) for v in limit.values if isinstance(v, str))) | {name}
-    holds = _compile(name, limit) or (lambda facts: limit.allows(lookup(facts, name), facts))
-    return _Check(name, limit, holds, facts, _topics_of(facts))
-
-
-def _compile(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
-    """Compile a range or an enumeration to a faster test; None for other limits."""
-    values, predicate = limit.values, limit.predicate
-    if name == "C":
-        return None
-    if predicate in ("equals", "one_of"):
-        literals = frozenset((type(v), v) for v in values if v not in FACTS)
-        references = [v for v in values if isinstance(v, str) and v in FACTS]
-        return partial(_allows_literal, name, literals, references)
-    if any(type(value) is not int for value in values):
-        return None
-    numbers: list[float] = [int(value) for value in values]
-    ranges = {"max": [-math.inf, *numbers], "min": [*numbers, math.inf], "range": numbers}
-    if predicate not in ranges:
-        return None
-    least, most = ranges[predicate]
-
-    def is_inside(facts: Facts) -> bool | None:
-        value = facts.get(name)
-        return least <= value <= most if type(value) is int else None
-
-    return is_inside
-
-
-def _allows_literal(
-    name: str, literals: frozenset[Any], references: list[str], facts: Facts
-) -> bool | None:
-    """Answer ``equals`` and ``one_of``; True differs from 1."""
-    value = facts.get(name)
-    if value is None or (type(value), value) in literals:
-        return None if value is None else True
-    allowed = [lookup(facts, fact) for fact in references]
-    if any(type(item) is type(value) and item == value for item in allowed):
-        return True
-    return None if None in allowed else False
-
-
-def _of_relation(relation: Relation) -> _Check:
-    named = _facts_in(f"{relation.if_} {relation.then}")
-    return _Check("", relation, relation.holds, named, _topics_of(named))
-
-
-def _facts_in(text: str) -> frozenset[str]:
-    return frozenset(_NAMES.findall(text)) & frozenset(FACTS)
-
-
-def _topics_of(facts: frozenset[str]) -> frozenset[str]:
-    return frozenset(topic for fact in facts for topic in topics(fact))
+def _check(name: str, part: Limit | Relation, text: str) -> _Check:
+    """Return a check on the fact of that name, if any, and on the facts that a text names."""
+    facts = (frozenset(_NAMES.findall(text)) & frozenset(FACTS)) | frozenset(filter(None, [name]))
+    return _Check(name, part, facts, frozenset(topic for fact in facts for topic in topics(fact)))
