@@ -89,7 +89,7 @@ def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
     if search.too_many:
         return f"it would become {search.too_many} convolutions, which are too many"
     nearest = search.nearest or layer
-    faults = "; ".join(fault.text for fault in demand.faults(nearest))
+    faults = "; ".join(demand.objections(nearest))
     if nearest == layer:
         return f"no rewrite changes this: {faults}"
     return f"the nearest form is {nearest.text()}, where {faults}"
@@ -110,7 +110,7 @@ def _note(device: TargetDevice, plan: SplitPlan, search: Search) -> str:
     """Say why, among how many forms, and which sums int8 will round."""
     demand = device.planner.demand
     assert demand is not None
-    because = "; ".join(fault.text for fault in demand.faults(plan.layer))
+    because = "; ".join(demand.objections(plan.layer))
     text = f"{because}; the cheapest of {len(search.alternatives) or 1} forms that fit"
     if plan.sums:
         text += f"; {plan.sums} partial sums are rounded to int8"

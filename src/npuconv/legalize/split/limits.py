@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from npuconv.legalize.split.layer import Layer
 from npuconv.model.facts import of_window
-from npuconv.target import value_text
 from npuconv.target.description import ListedOperator
-from npuconv.target.facts import FACTS, Facts, lookup
-from npuconv.target.limit import Limit, Relation
+from npuconv.target.facts import FACTS
 
 BATCH, PADS, STRIDE, DILATION, KERNEL = "batch", "pads", "stride", "dilation", "kernel"
 GROUP, INPUTS, OUTPUTS, EXTENT, BIAS = "group", "inputs", "outputs", "extent", "bias"
@@ -31,49 +29,15 @@ _BY_PREFIX = {
     "dilated_kernel_": (KERNEL, DILATION), "in_": (EXTENT,), "out_": (EXTENT,),
 }  # fmt: skip
 _FIXED = frozenset({"pad_value", "rank", "layout", "auto_pad", "dtype", "weight_dtype"})
-_NAMES = re.compile(r"[A-Za-z_]\w*")
 
 
+@cache
 def topics(fact: str) -> tuple[str, ...]:
     """Return the topics of a fact: properties that a rewrite can change; () if there are none."""
     if fact in _FIXED:
         return ()
     by_prefix = (v for prefix, v in _BY_PREFIX.items() if fact.startswith(prefix))
     return _TOPICS.get(fact) or next(by_prefix, ())
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One known limit that a layer breaks."""
-
-    text: str  # ``kernel_h is 7, the device takes at most 5``
-    facts: frozenset[str]
-    topics: frozenset[str]
-
-
-@dataclass(frozen=True)
-class _Check:
-    """One limit or relation, with the facts that it is about, and their topics."""
-
-    name: str
-    part: Limit | Relation
-    facts: frozenset[str]
-    topics: frozenset[str]
-
-    def holds(self, facts: Facts) -> bool | None:
-        """Return whether the limit or relation holds for these facts; None if not known."""
-        if isinstance(self.part, Limit):
-            return self.part.allows(lookup(facts, self.name), facts)
-        return self.part.holds(facts)
-
-    def fault(self, facts: Facts) -> Fault:
-        """Return the broken limit as text, with its facts and topics."""
-        if isinstance(self.part, Limit):
-            value = value_text(lookup(facts, self.name))
-            text = f"{self.name} is {value}, the device takes {self.part.text(facts)}"
-        else:
-            text = f"{self.part.text(facts)} does not hold"
-        return Fault(text, self.facts, self.topics)
 
 
 @dataclass
@@ -95,32 +59,31 @@ class Demand:
     joins_constants: bool = False
     joins_slices: bool = False
     pads_channels: bool = False
-    _broken_checks: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
-    _checks: dict[str, tuple[_Check, ...]] = field(default_factory=dict)
+    _broken: dict[Layer, list[frozenset[str]]] = field(default_factory=dict)
 
-    def faults(self, layer: Layer) -> tuple[Fault, ...]:
-        """The known limits and relations that the layer breaks."""
-        broken = self._broken(layer)
-        if not broken:
-            return ()
-        facts = self._facts(layer)
-        return tuple(check.fault(facts) for check in broken)
+    def objections(self, layer: Layer) -> list[str]:
+        """Return the known limits and relations that the layer breaks, one sentence each."""
+        return [] if self.fits(layer) else self.operator.objections(self._facts(layer))
 
     def fits(self, layer: Layer) -> bool:
         """Return whether the layer breaks no known limit."""
-        return not self._broken(layer)
+        return not self.broken_facts(layer)
 
     def breaks(self, layer: Layer, *about: str) -> bool:
         """Return whether a fault of the layer has any of these topics."""
-        return any(not check.topics.isdisjoint(about) for check in self._broken(layer))
-
-    def count(self, layer: Layer) -> int:
-        """Return the number of limits the layer breaks."""
-        return len(self._broken(layer))
+        facts = frozenset[str]().union(*self.broken_facts(layer))
+        return any(topic in about for fact in facts for topic in topics(fact))
 
     def broken_facts(self, layer: Layer) -> list[frozenset[str]]:
         """The facts that each of the broken limits is about."""
-        return [check.facts for check in self._broken(layer)]
+        if layer not in self._broken:
+            limits, relations = self.operator.broken(self._facts(layer))
+            named = [
+                frozenset({fact, *(str(v) for v in limit.values if v in FACTS)})
+                for fact, limit in limits.items()
+            ]
+            self._broken[layer] = [*named, *(frozenset(r.facts) for r in relations)]
+        return self._broken[layer]
 
     def multiple(self, fact: str) -> int:
         """The number that a fact must be a multiple of; 1 if there is no such limit."""
@@ -143,35 +106,8 @@ class Demand:
         most = self.most(fact)
         return most is not None and value > most
 
-    def _broken(self, layer: Layer) -> tuple[_Check, ...]:
-        broken = self._broken_checks.get(layer)
-        if broken is None:
-            facts = self._facts(layer)
-            checks = self._checks_of(str(facts["mode"]))
-            broken = tuple([check for check in checks if check.holds(facts) is False])
-            self._broken_checks[layer] = broken
-        return broken
-
     def _facts(self, layer: Layer) -> dict[str, Any]:
         facts = {**of_window(layer.window()), "layout": self.layout}
         if layer.op == "Conv":
             return {**facts, "bias": layer.bias}
         return {**facts, "ceil_mode": False, "count_include_pad": layer.counted}
-
-    def _checks_of(self, mode: str) -> tuple[_Check, ...]:
-        if mode not in self._checks:
-            limits = self.operator.limits_for(mode).items()
-            checks = [
-                _check(name, limit, " ".join(v for v in limit.values if isinstance(v, str)))
-                for name, limit in limits
-                if limit.is_documented
-            ]
-            checks += [_check("", r, f"{r.if_} {r.then}") for r in self.operator.require]
-            self._checks[mode] = tuple(checks)
-        return self._checks[mode]
-
-
-def _check(name: str, part: Limit | Relation, text: str) -> _Check:
-    """Return a check on the fact of that name, if any, and on the facts that a text names."""
-    facts = (frozenset(_NAMES.findall(text)) & frozenset(FACTS)) | frozenset(filter(None, [name]))
-    return _Check(name, part, facts, frozenset(topic for fact in facts for topic in topics(fact)))
