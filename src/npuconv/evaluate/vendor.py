@@ -89,7 +89,9 @@ def judge(
                 gaps.append(np.rint(np.abs(values - ours[name]) / steps[name]).ravel())
         step = float(np.max(steps[name])) if name in steps else None
         outputs.append(_output(name, stats, step, np.concatenate(gaps)))
-    nodes = _node_names(model.proto)
+    protos = model.proto.graph.node  # a tool may name a node by its output
+    nodes = {output: node.name for node in protos for output in node.output if output}
+    nodes |= {node.name: node.name for node in protos if node.name}
     layers = tuple(
         schema.VendorLayer(name=_nearest(name, nodes), op_type=op, device=device, reason=reason)
         for name, op, device, reason in answer.layers
@@ -97,7 +99,7 @@ def judge(
     devices = Counter(layer.device for layer in layers)
     if answer.default_device:
         listed = {layer.name for layer in layers}
-        devices[answer.default_device] += sum(n.name not in listed for n in model.proto.graph.node)
+        devices[answer.default_device] += sum(node.name not in listed for node in protos)
     words = [word.rstrip(".:!") for word in _WORD.findall(answer.message)]
     names = ", ".join(dict.fromkeys(nodes[w] for w in words if nodes.get(w, w) != w))
     return schema.VendorReport(
@@ -176,13 +178,6 @@ def _output(name: str, stats: Stats, step: float | None, gaps: np.ndarray) -> sc
     return schema.VendorOutput(
         name=name, step=step, differences=differences, largest=largest, **stats.errors()
     )
-
-
-def _node_names(model: onnx.ModelProto) -> dict[str, str]:
-    """Return the name of a node by its name, and by the names of its outputs."""
-    nodes = model.graph.node
-    outputs = {output: node.name for node in nodes for output in node.output if output}
-    return outputs | {node.name: node.name for node in nodes if node.name}
 
 
 def _nearest(name: str, nodes: Mapping[str, str]) -> str:

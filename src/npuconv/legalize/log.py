@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from npuconv.legalize import region as _region
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.model import Model, Node, Tensor
-from npuconv.partition.costs import Cost, Form, cost
+from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
     from npuconv.lazy import np
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
-
-NOTHING = Cost(0, 0)
 
 
 @dataclass
@@ -35,9 +33,6 @@ class RewriteRecord:
     difference: float | None = None
     reference: str = "not measured"
     note: str = ""
-    cost_before: Cost = NOTHING
-    cost_after: Cost = NOTHING
-    new_nodes: list[Node] = field(default_factory=list)  # nodes whose cost becomes ``cost_after``
     forms: tuple[Form, ...] = ()
 
     @property
@@ -132,7 +127,7 @@ class Log:
             measure: False where there is nothing to compare (names, types).
         """
         record = RewriteRecord(self.pass_name, model.origin(*nodes), before, after, modulus=modulus)
-        record.exact, record.cost_before = frozenset(exact), cost(nodes)
+        record.exact = frozenset(exact)
         border, producers = _region.border(nodes)
         if not measure:
             record.reference = "nothing to compare"
@@ -141,7 +136,7 @@ class Log:
         if watch:
             record.old = _region.capture(model, nodes, results)
         yield record
-        record.new_nodes = _region.between(border, results, producers)
         if watch and record.old is not None and record.new is None:
-            record.new = _region.trace(model, record.old, results, record.new_nodes)
+            new_nodes = _region.between(border, results, producers)
+            record.new = _region.trace(model, record.old, results, new_nodes)
         self.rewrites.append(record)

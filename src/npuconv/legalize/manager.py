@@ -13,7 +13,6 @@ from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import Model, shapes, validate
 from npuconv.model.core import sweep
-from npuconv.partition.costs import cost
 from npuconv.registry import in_order
 
 MAX_ROUNDS = 20
@@ -80,8 +79,6 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
         result = _call(model, item, arguments)
         if result:
             _settle(model, item, entries.rewrites)
-    for record in entries.rewrites:
-        record.cost_after, record.new_nodes = cost(record.new_nodes), []
     log.extend(entries)
     return result
 

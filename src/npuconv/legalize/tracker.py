@@ -69,7 +69,9 @@ class Tracker:
             number = max(last.get((pass_name, label), -1) for label in finding.origin or ("",))
             into = records[number].after if number >= 0 else _UNLOGGED.get(pass_name, "")
             findings.append(
-                finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
+                replace(
+                    finding, status=Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into
+                )
             )
         return findings
 

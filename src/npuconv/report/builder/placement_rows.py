@@ -172,23 +172,24 @@ def _row(
         macs_after=after.macs,
         weight_bytes_before=before.weight_bytes,
         weight_bytes_after=after.weight_bytes,
-        choices=tuple(choice(legal, record) for record in of_node if record.forms),
+        choices=tuple(
+            schema.FormChoice(
+                pass_name=record.pass_name,
+                alternatives=tuple(
+                    schema.Alternative(
+                        form=form.name,
+                        macs=form.cost.macs,
+                        weight_bytes=form.cost.weight_bytes,
+                        moved_bytes=form.cost.moved_bytes,
+                        crossings=form.cost.crossings,
+                        cost=form.total(legal.target),
+                        obstacle=form.obstacle,
+                        chosen=form.is_chosen,
+                    )
+                    for form in record.forms
+                ),
+            )
+            for record in of_node
+            if record.forms
+        ),
     )
-
-
-def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
-    """Return the forms that a pass chose from."""
-    alternatives = tuple(
-        schema.Alternative(
-            form=form.name,
-            macs=form.cost.macs,
-            weight_bytes=form.cost.weight_bytes,
-            moved_bytes=form.cost.moved_bytes,
-            crossings=form.cost.crossings,
-            cost=form.total(legal.target),
-            obstacle=form.obstacle,
-            chosen=form.is_chosen,
-        )
-        for form in record.forms
-    )
-    return schema.FormChoice(pass_name=record.pass_name, alternatives=alternatives)
