@@ -83,6 +83,18 @@ class Window:
             return "plain"
         return "depthwise" if self.group == self.in_channels else "grouped"
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """All attributes of a Conv."""
+        return {
+            "auto_pad": self.auto_pad,
+            "dilations": list(self.dilations),
+            "group": self.group,
+            "kernel_shape": list(self.kernel or ()),
+            "pads": flat_pads(self.pads),
+            "strides": list(self.strides),
+        }
+
     def extent(self, axis: int) -> int | None:
         """Return the input extent of a spatial axis, if known."""
         return _number(self.input, axis + 2)

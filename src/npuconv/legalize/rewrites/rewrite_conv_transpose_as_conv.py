@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.split.layer import constants_obstacle, times
-from npuconv.legalize.tools.conv_forms import attributes
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.conv import effective_kernel
@@ -198,7 +197,7 @@ def _convolve(model: Model, node: Node, group: int, candidate: Candidate, source
     if bias is not None:
         repeated = np.repeat(bias, math.prod(candidate.phases))
         inputs.append(edit.constant(model, f"{node.name}/bias", repeated))
-    attrs, shape = attributes(win), win.output
+    attrs, shape = win.attributes, win.output
     return edit.insert(model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs)
 
 

@@ -8,7 +8,7 @@ from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
 from npuconv.model import Model, Node, Tensor, Window, edit
-from npuconv.model.conv import Pairs, conv_output, flat_pads
+from npuconv.model.conv import Pairs, conv_output
 
 Dims = tuple[int | str | None, ...]
 
@@ -152,18 +152,6 @@ def convolve(model: Model, node: Node, form: ConvForm) -> Tensor:
     inputs = [source, edit.constant(model, f"{stem}/weight", form.weight)]
     if form.bias is not None:
         inputs.append(edit.constant(model, f"{stem}/bias", form.bias))
-    attrs = attributes(win)
-    result = edit.insert(model, "Conv", inputs, origin=[node], shape=win.output, attrs=attrs)
+    attrs, shape = win.attributes, win.output
+    result = edit.insert(model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs)
     return layout.back.insert(model, node, result)
-
-
-def attributes(win: Window) -> dict[str, object]:
-    """Return all attributes of a Conv."""
-    return {
-        "auto_pad": win.auto_pad,
-        "dilations": list(win.dilations),
-        "group": win.group,
-        "kernel_shape": list(win.kernel or ()),
-        "pads": flat_pads(win.pads),
-        "strides": list(win.strides),
-    }
