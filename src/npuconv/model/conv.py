@@ -99,6 +99,16 @@ class Window:
         """Return the input extent of a spatial axis, if known."""
         return _number(self.input, axis + 2)
 
+    def output_extent(self, axis: int) -> int | None:
+        """Return the output extent of a spatial axis with explicit pads, if known."""
+        extent = self.extent(axis)
+        if extent is None or self.kernel is None or self.auto_pad != "NOTSET" or self.output_shape:
+            return None
+        slide = (self.kernel[axis], self.strides[axis], self.dilations[axis], self.pads[axis])
+        if self.op == "ConvTranspose":
+            return transpose_output(extent, *slide, self.output_padding[axis])
+        return conv_output(extent, *slide)
+
     def parameters(self) -> int:
         """Return the number of weights."""
         return math.prod(self.weight) if self.weight else 0

@@ -22,7 +22,6 @@ from npuconv.model.axis_removal import (
     moved_by,
     obstacles,
     offer,
-    output_extent,
     removal,
     slicing,
 )
@@ -211,5 +210,5 @@ def _dims(node: Node, win: Window) -> list[int]:
 
 def _output_dims(win: Window) -> list[int]:
     """Return the extents of the output, computed: inference may not know them."""
-    spatial = [output_extent(win, axis) or 0 for axis in range(win.axes or 0)]
+    spatial = [win.output_extent(axis) or 0 for axis in range(win.axes or 0)]
     return [0, win.out_channels or 0, *spatial]
