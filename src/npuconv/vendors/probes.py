@@ -100,8 +100,8 @@ def model_of(op: str, case: Mapping[str, int], *, is_quantized: bool) -> bytes:
         for name, scale, dtype in (("w", step, np.int8), ("b", step / np.float32(32), np.int32)):
             if name in tensors:
                 tensors[f"{name}q"] = np.rint(tensors.pop(name) / scale).astype(dtype)
-                tensors[f"{name}s"] = np.asarray(scale)
-                lines.insert(0, f"{name} = DequantizeLinear ({name}q, {name}s)")
+                tensors[f"{name}s"], tensors[f"{name}z"] = np.asarray(scale), np.zeros((), dtype)
+                lines.insert(0, f"{name} = DequantizeLinear ({name}q, {name}s, {name}z)")
         lines[:0] = ["xq = QuantizeLinear (x, s, z)", "xd = DequantizeLinear (xq, s, z)"]
         lines += ["cq = QuantizeLinear (c, t, z)", "y = DequantizeLinear (cq, t, z)"]
         constants = "<float s = {0.03125}, float t = {0.125}, int8 z = {0}>"
