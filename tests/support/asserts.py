@@ -91,6 +91,8 @@ class Passes:
 
     def run_phase(self, model: Model, phase: Phase, *after_pass: Any) -> int:
         """Run the passes of a float phase to the end; return how often they fired."""
+        if phase == Phase.SPLIT:  # its pass returns builders
+            return sum(self.run(model, item) for item in _manager.order(phase))
         return _manager.run_phase(model, phase, self.device, self.log, *after_pass)
 
 
