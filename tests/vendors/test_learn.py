@@ -135,6 +135,9 @@ def test_contradictions():
     item = answer(lambda _: True, "stride_h: [1, 2]")
     assert [values for *_, values in item.contradictions()] == [[3, 4, 8, 16, 32, 64]]
     assert limits("pad_left: {range: [0, kernel_w]}") == []
+    assert list(answer(lambda _: True, "bias: [true, false]").contradictions()) == []
+    (row,) = answer(lambda c: c["bias"] == 0, "bias: [true]").contradictions()
+    assert row == ("Conv.bias", "true", [1], [0])
 
 
 def test_largest_values_together():

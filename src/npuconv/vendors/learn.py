@@ -19,7 +19,7 @@ from npuconv.target import Target
 from npuconv.target.facts import FACTS
 from npuconv.target.limit import Limit
 from npuconv.timings import Progress, silent
-from npuconv.vendors.probes import BASES, LEARNABLE, OPERATORS, Case, case_of, facts_of, model_of
+from npuconv.vendors.probes import BASES, LEARNABLE, OPERATORS, Case, case_of, model_of
 from npuconv.vendors.tool import Question, Reply, VendorTool, last_line, run_process
 from npuconv.yamlio import KeyPath
 
@@ -160,7 +160,7 @@ class Learnable:
         """Return base case and value of the next questions; an empty list if all is answered."""
         if self.limit.is_documented:
             limits = filter(None, (self.limit, self.limit.native))
-            numbers = [v for limit in limits for v in limit.values if isinstance(v, int)]
+            numbers = [v for limit in limits for v in limit.values if type(v) is int]  # no flag
             around = {n + step for n in numbers for step in (-1, 0, 1)} | set(powers(self.fact))
             return self._askable(_SMALL, (v for v in around if v >= FACTS[self.fact].least))
         levels = self.levels
@@ -195,10 +195,10 @@ class Learnable:
         if self.limit.native and hardware != compiler:
             limits.append((f"{self.name} native", self.limit.native, hardware))
         for name, limit, level in limits:
-            cases = {v: case for v in level.refusals if (case := self.case(_SMALL, v))}
-            allowed = {v: limit.allows(v, facts_of(case)) for v, case in cases.items()}
-            too_lax = [v for v in level.refused if allowed.get(v)]
-            too_strict = [v for v in level.accepted if allowed.get(v) is False]
+            is_flag = FACTS[self.fact].kind == "bool"
+            allowed = [v for v in level.refusals if limit.allows(bool(v) if is_flag else v, {})]
+            too_lax = [v for v in level.refused if v in allowed]
+            too_strict = [v for v in level.accepted if v not in allowed]
             if too_lax or too_strict:
                 yield name, limit.text(), too_lax, too_strict
 

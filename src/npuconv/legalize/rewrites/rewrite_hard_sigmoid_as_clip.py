@@ -17,9 +17,9 @@ from npuconv.model import Model, Node, edit, query
 
 @node_pass(Phase.LEGALIZE, "HardSigmoid", after=("fuse-activation", "rewrite-matmul-as-conv"))
 def rewrite_hard_sigmoid_as_clip(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    fused, consumers = device.target.fused_activations, query.consumers(node.outputs[0])
-    clips = "Clip" in (fused.values if fused.is_documented else fused.assume)
-    if device.target.operator("HardSigmoid") or not (clips or device.target.operator("Clip")):
+    target, consumers = device.target, query.consumers(node.outputs[0])
+    clips = "Clip" in target.fusible or target.operator("Clip")
+    if target.operator("HardSigmoid") or not clips:
         return 0
     if not consumers or any(device.target.operator(n.op) is None for n in consumers):
         return 0
