@@ -477,11 +477,10 @@ def compare_conversion(
     """
     graph, samples = quantization.padded.graph, quantization.data.measured_on()
     float_model, layers = graph.proto(), layers_of(graph.model, graph.plan)
-    pairs = layer_pairs(
-        emitted.model, layers, quantization.oversampled, emitted.int8_names, emitted.notes
-    )
+    emission, oversampled = emitted.emission, quantization.oversampled
+    pairs = layer_pairs(emitted.model, layers, oversampled, emission.int8_names, emission.notes)
     try:
-        comparison = Comparison(float_model, emitted.proto, emitted.scales, pairs)
+        comparison = Comparison(float_model, emitted.proto, emission.scales, pairs)
         measured = comparison.measure(
             samples, lambda number, *_: step(number + 1, len(samples)), layer_samples=1
         )

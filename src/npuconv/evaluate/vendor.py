@@ -96,7 +96,7 @@ def judge(
         schema.VendorLayer(name=_nearest(name, nodes), op_type=op, device=device, reason=reason)
         for name, op, device, reason in answer.layers
     )
-    devices = Counter(layer.device for layer in layers)
+    devices = Counter(answer.devices or (layer.device for layer in layers))
     if answer.default_device:
         listed = {layer.name for layer in layers}
         devices[answer.default_device] += sum(node.name not in listed for node in protos)

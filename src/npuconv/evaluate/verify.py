@@ -16,7 +16,7 @@ from npuconv.amounts import count
 from npuconv.config import make_options
 from npuconv.data import Feed, Source
 from npuconv.data.pictures import UNKNOWN_NORMALIZATION
-from npuconv.errors import ModelError
+from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Stats
 from npuconv.evaluate.explicit_conversions import find_faults
@@ -81,6 +81,8 @@ def verify(  # noqa: PLR0913 - one keyword per flag
         CalibrationError: samples or labels that cannot be used.
     """
     settings = make_options(options)
+    if vendor_python is not None and vendor is None:
+        raise UsageError("--vendor-python needs --vendor")
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
     before, after = open_model(float_model), open_int8(int8_model)

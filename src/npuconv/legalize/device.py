@@ -54,8 +54,7 @@ class TargetDevice:
             self.options.layout,
             FitSettings(most_weights=self.options.max_folded_mib * 2**18),  # float32
             exact_sums=self.accumulates,
-            joins_constants=self.options.format in ("float", *INTEGER_FORMS)
-            and self.options.layout == "nchw",
+            joins_constants=self.options.format in ("float", *INTEGER_FORMS),
             form=self.options.format,
             prefer=self.options.prefer,
         )

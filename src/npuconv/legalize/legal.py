@@ -14,7 +14,7 @@ import onnx
 from npuconv import executor
 from npuconv.config import Options
 from npuconv.errors import ModelError
-from npuconv.findings import Finding, Severity, Status, sort_key
+from npuconv.findings import Finding, Severity, sort_key
 from npuconv.legalize import keep_float, manager, selection
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
@@ -394,11 +394,6 @@ def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
 
 def _blocked(model: Model, findings: list[Finding]) -> frozenset[str]:
     """Return the names of convolutions with an error."""
-    labels = {
-        label
-        for f in findings
-        if f.severity == Severity.ERROR and f.status == Status.REMAINING
-        for label in f.origin
-    }
+    labels = {label for f in findings if selection.is_blocking(f) for label in f.origin}
     convolutions = model.nodes(*query.CONVOLUTIONS)
     return frozenset(n.name for n in convolutions if model.label(n) in labels)

@@ -291,11 +291,7 @@ def _place(
     if plan.is_convolution(node) or plan.is_operator(node):
         return "device", within
     fused, passes = target.fused_activations, plan.is_passthrough(node)
-    if (
-        is_worth_it
-        and passes
-        and node.op in (fused.values if fused.is_documented else fused.assume)
-    ):
+    if is_worth_it and passes and node.op in target.fusible:
         producer = query.producer(node.inputs[0])
         if producer is not None and plan.is_convolution(producer):
             how = "fused" if fused.is_documented else "assumed to be fused"

@@ -182,9 +182,7 @@ def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:
         return False
     if graph.plan.placement[id(producer)] == "device":
         return True
-    fused = graph.target.fused_activations
-    names = fused.values if fused.is_documented else fused.assume
-    activation = graph.plan.is_passthrough(producer) and producer.op in names
+    activation = graph.plan.is_passthrough(producer) and producer.op in graph.target.fusible
     return activation and _comes_from_device(graph, producer.inputs[0])
 
 

@@ -178,10 +178,8 @@ class RuleContext:
 
     def _is_fused(self, node: Node) -> bool:
         """Return whether the convolution before an activation applies it, or may."""
-        fused = self.target.fused_activations
-        names = fused.values if fused.is_documented else fused.assume
         producer = query.producer(node.inputs[0]) if len(node.inputs) else None
-        if producer is None or node.op not in names or not query.is_standard(node):
+        if producer is None or node.op not in self.target.fusible or not query.is_standard(node):
             return False
         return is_convolution(producer) and self.operator(producer) is not None
 

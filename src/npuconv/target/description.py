@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, model_validator
 
-from npuconv.target.facts import FACTS, Facts, Mode, lookup, value_text
+from npuconv.target.facts import FACTS, Facts, FactValue, Mode, lookup, value_text
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
 from npuconv.version import NEWEST_OPSET, OLDEST_OPSET, Format
 from npuconv.yamlio import KeyPath, dotted
@@ -290,6 +290,12 @@ class Description(TargetPart):
         "undocumented", description="placement of operators that are not listed"
     )
     _merged: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # see with_common
+
+    @property
+    def fusible(self) -> tuple[FactValue, ...]:
+        """Activations that a convolution applies, or is assumed to apply until it is known."""
+        fused = self.fused_activations
+        return fused.values if fused.is_documented else fused.assume
 
     def command_for(self, form: str) -> str:
         """Return the command to run on a model of a form; '' if there is none.

@@ -64,6 +64,7 @@ class Answer(BaseModel):
     message: str = ""  # reason of a refusal as a whole
     layers: tuple[tuple[str, str, str, str], ...] = ()  # name, operator, device, reason
     default_device: str = ""  # device of the nodes that ``layers`` does not name
+    devices: dict[str, int] = {}  # number of operators by device, if the tool counts them
     figures: dict[str, float] = {}
 
 
@@ -125,7 +126,7 @@ class VendorTool:
                 python = sibling
         if not python.is_file():
             raise UsageError(
-                f"--vendor {name}: {vendor.title} is not installed: {python} does not exist",
+                f"--vendor {name}: {vendor.title} is not installed: there is no file {python}",
                 hint=f"{_HELP}; or give --vendor-python, or the folder of all in {HOME}",
             )
         return cls(vendor, python.absolute(), chip)

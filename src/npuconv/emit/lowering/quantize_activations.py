@@ -215,10 +215,12 @@ def _scale(
     origin: Node,
 ) -> None:
     """Multiply the channels of a tensor of the host by factors, then add offsets."""
-    axis = encoding.axis
-    rank = query.rank(source) or query.rank(origin.inputs[1])  # weights have as many axes
-    assert axis is None or rank is not None, "a tensor with channels has a rank"
-    shape = () if axis is None or rank is None else (-1, *[1] * (rank - 1 - axis % rank))
+    shape = list[int]()
+    if encoding.axis is not None:
+        rank = query.rank(source) or query.rank(origin.inputs[1])  # weights have as many axes
+        assert rank is not None, "a tensor with channels has a rank"
+        shape = [1] * rank  # with all axes: RKNN-Toolkit2 crashes on some factors of less axes
+        shape[encoding.axis] = -1
     steps: list[tuple[str, str, Doubles]] = []
     if np.any(factors != 1) or not np.any(offsets):
         steps.append(("Mul", "factor", factors))

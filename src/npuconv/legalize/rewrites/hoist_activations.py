@@ -36,8 +36,7 @@ ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channe
     after=("rewrite-conv-transpose-as-conv", "move-layout"),
 )
 def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    fused = device.target.fused_activations
-    if node.op not in (fused.values if fused.is_documented else fused.assume):
+    if node.op not in device.target.fusible:
         return 0
     waiting, fired = [node], 0
     while waiting:

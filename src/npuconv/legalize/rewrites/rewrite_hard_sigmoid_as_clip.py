@@ -24,9 +24,9 @@ from npuconv.model.types import Node
 def rewrite_hard_sigmoid_as_clip(
     model: Model, device: TargetDevice, log: Log, annotations: Annotations, node: Node
 ) -> tuple[int, Annotations]:
-    fused, consumers = device.target.fused_activations, query.consumers(node.outputs[0])
-    clips = "Clip" in (fused.values if fused.is_documented else fused.assume)
-    if device.target.operator("HardSigmoid") or not (clips or device.target.operator("Clip")):
+    target, consumers = device.target, query.consumers(node.outputs[0])
+    clips = "Clip" in target.fusible or target.operator("Clip")
+    if target.operator("HardSigmoid") or not clips:
         return 0, annotations
     if not consumers or any(device.target.operator(n.op) is None for n in consumers):
         return 0, annotations
