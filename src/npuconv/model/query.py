@@ -81,7 +81,7 @@ def scalar_input(node: Node, index: int) -> float | None:
 
 
 def integers(node: Node, index: int, *names: str) -> list[int] | None:
-    """Return the integers of the attribute of one of these names, else of constant input ``index``.
+    """Return the integers of an attribute by its names, else of constant input ``index``.
 
     None if there is neither.
     """
