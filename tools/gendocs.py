@@ -29,7 +29,6 @@ from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.split.proposal import splits_of
-from npuconv.report.glossary import TERMS
 from npuconv.rules import RULES
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
@@ -221,9 +220,7 @@ def _facts() -> str:
 
 
 def _glossary() -> str:
-    terms = "\n".join(
-        f'## {term.name}\n\n<a id="term-{term.key}"></a>{term.meaning}\n' for term in TERMS
-    )
+    terms = (ROOT / "src/npuconv/report/templates/glossary.md").read_text("utf-8")
     return f"{NOTE}# Glossary\n\nThe terms of reports, messages and guides.\n\n{terms}"
 
 

@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )  # fmt: skip
@@ -128,17 +129,14 @@ class Preprocess(Strict):
             )
         return value
 
-    @field_validator("std")
-    @classmethod
-    def _no_zero(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and min(value, default=1) <= 0:
-            raise ValueError(f"a standard deviation is above 0, not {min(value):g}")
-        return value
-
     @field_validator("mean", "std")
     @classmethod
-    def _finite(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and not all(map(math.isfinite, value)):
+    def _check_numbers(
+        cls, value: tuple[float, ...] | None, info: ValidationInfo
+    ) -> tuple[float, ...] | None:
+        if info.field_name == "std" and min(value or (1,)) <= 0:
+            raise ValueError(f"a standard deviation is above 0, not {min(value or ()):g}")
+        if not all(map(math.isfinite, value or ())):
             raise ValueError("must be finite numbers")
         return value
 

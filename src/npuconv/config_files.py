@@ -13,7 +13,7 @@ from npuconv.errors import ConfigError, raise_together
 from npuconv.target import builtin_names
 
 OWN_FILE = "npuconv.yaml"
-_PATHS = ("target", "calibration", "baseline", "source_root")
+PATHS = ("target", "calibration", "baseline", "source_root")  # options that name files
 _HINTS = {"baseline": "npuconv check --write-baseline writes one"}  # if the file is missing
 DocumentCheck = Callable[[yamlio.Document], Iterable[ConfigError]]
 
@@ -46,7 +46,7 @@ def read_config(path: str | Path, *checks: DocumentCheck) -> dict[str, Any]:
     return rebase_paths(document.data, Path(path).parent)
 
 
-def missing_files(document: yamlio.Document, keys: Iterable[str]) -> Iterator[ConfigError]:
+def missing_files(document: yamlio.Document, keys: Iterable[str] = PATHS) -> Iterator[ConfigError]:
     """Yield an error for each key that names a file or folder which does not exist."""
     folder = Path(document.name).parent
     options = rebase_paths(document.data, folder)
@@ -88,7 +88,7 @@ def rebase_paths(
     Without ``base``, the paths become relative to the current folder.
     """
     rebased = dict(options)
-    for key in _PATHS:
+    for key in PATHS:
         value = rebased.get(key)
         if not isinstance(value, str) or not value or Path(value).is_absolute():
             continue

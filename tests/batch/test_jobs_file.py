@@ -119,7 +119,8 @@ def test_paths(models, write, monkeypatch):
     home = models / "elsewhere"
     home.mkdir()
     shutil.copy(MY_CHIP, home / "chip.yaml")
-    (home / "photos").mkdir()
+    for name in ("photos", "code"):
+        (home / name).mkdir()
     (home / "list.json").write_text('{"version": 1, "findings": []}')
     config = write("{source_root: code, calibration: photos}\n", "elsewhere/npuconv.yaml")
     monkeypatch.chdir(home)

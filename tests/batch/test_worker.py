@@ -46,7 +46,6 @@ def test_converted(folder, said):
     assert sorted(outcome.files) == ["m.npu.onnx", "m.npu.report.html", "m.npu.report.json"]
     assert outcome.model_sha256 == hashlib.sha256(Path("m.onnx").read_bytes()).hexdigest()
     assert "calibrate 1/7" in {one["stage"] for one in said}
-    assert said[-1]["done"] == said[-1]["total"]
     assert folder
 
 

@@ -18,7 +18,7 @@ def test_progress(capsys):
     watcher = ProgressLines([done, first, second], False, lambda *step: shown.append(step))
     watcher.skipped(1)
     watcher.started(first)
-    watcher.stage(first, "calibrate", 3, 8)
+    watcher.stage(first, "calibrate")
     watcher.finished(first, Outcome("converted", ""))
     watcher.finished(second, Outcome("failed", "it is\x1b[31m no model"))
     assert shown == [

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from npuconv.cli import learn as learn_module
 from npuconv.target import Target
 from npuconv.vendors import tool
+from npuconv.vendors.learn import Verdict
 from support.vendor_tools import environment
 
 FILE = """# an invented chip
@@ -57,7 +59,7 @@ def chip(folder, monkeypatch):
         assert command == "compile {model}"
         asked.extend(models)
         keys = ("kernel_h", "stride_h", "stride_w", "dilation_h")
-        return [(max(case[key] for key in keys) <= 11, "too large") for _, case in models]
+        return [Verdict(max(case[key] for key in keys) <= 11, "too large") for _, case in models]
 
     monkeypatch.setattr("npuconv.cli.learn.ask_command", ask)
     return asked
@@ -89,10 +91,13 @@ def test_a_file_keeps_everything_else(cli, folder, chip):
 
 def test_a_source_that_is_there(cli, folder, chip):
     """The source joins the others, in either style."""
-    for sources in ("sources:\n  manual: a book  # old\n", "sources: {manual: a book}\n"):
+    styles = ("sources:\n  manual: a book  # old\n", "sources: {manual: a book}\n")
+    for sources in (*styles, "sources: {}\n", "sources: {\n  manual: a book\n  }\n"):
         (folder / "chip.yaml").write_text(FILE.replace("operators:\n", f"{sources}operators:\n"))
         assert learn(cli, "-q", "-o", "new.yaml").code == 0
-        assert list(Target.load("new.yaml").sources) in (["probed", "manual"], ["manual", "probed"])
+        assert (
+            list(Target.load("new.yaml").sources) == ["probed", "manual"][: 1 + ("book" in sources)]
+        )
     assert chip
 
 
@@ -103,7 +108,7 @@ def test_a_file_that_was_learnt(cli, folder, chip):
     (folder / "chip.yaml").write_text(text)
     assert learn(cli, "-q", "-o", "again.yaml").code == 0
     target = Target.load("again.yaml")
-    assert list(target.sources) == ["probed", "probed-1"]
+    assert list(target.sources) == ["probed-1", "probed"]
     limits = target.operators["Conv"].limits
     assert [limits[name].source for name in ("stride_h", "stride_w")] == ["probed", "probed-1"]
     assert chip
@@ -159,6 +164,9 @@ def test_without_an_output(cli, folder, chip):
         (("--vendor", "vela", "--vendor-python", "python"), "--vendor vela: cannot be asked"),
         (("--vendor", "qnn", "--vendor-python", "absent"), "not installed"),
         (("--command", "x {model}", "-o", "absent/new.yaml"), "absent"),
+        (("--command", "x '{model}"), "--command x '{model}: No closing quotation"),
+        (("--command", "x {model}", "--vendor-python", "python"), "needs --vendor"),
+        (("--vendor", "qnn", "--vendor-python", "."), "there is no file ."),
     ],
 )
 def test_wrong_flags(cli, folder, flags, message):
@@ -173,12 +181,40 @@ def test_a_tool_is_asked(cli, folder, monkeypatch):
     """The version is in the source."""
     body = (
         "    size = len(Path(question['model']).read_bytes())\n"
-        "    return {'accepted': size < 100_000, 'message': 'too many bytes'}, None\n"
+        "    layers = [['a', 'Slice', 'NPU', ''], ['b', 'Conv', 'NPU', '']][size < 50_000 :]\n"
+        "    return {'accepted': True, 'layers': layers}, None\n"
     )
     monkeypatch.setattr(tool, "_SCRIPTS", folder)  # the interpreter brings its own
     python = environment(folder, body)
-    (folder / "chip.yaml").write_text(FILE)
+    limits = "  Conv: {limits: {kernel_h: '?'}}\n"
+    (folder / "chip.yaml").write_text(
+        f"{FILE[: FILE.index('  Conv')]}{limits}{FILE[FILE.index('activations') :]}"
+    )
     done = cli("target", "learn", "chip.yaml", "--vendor", "rknn", "--vendor-python", python)
     assert done.code == 0
     assert "asked rknn 1.2.3, models of one operator in float" in done.out
-    assert "too many bytes" in done.out
+    assert "{range: [1, 1]}  2: Slice, Conv" in done.out
+
+
+def test_an_interrupted_run_keeps_answers(cli, folder, chip, monkeypatch):
+    """Each answer of a command is stored at once; the next run asks the others only."""
+    (folder / "chip.yaml").write_text(FILE)
+    ask, asked = learn_module.ask_command, []
+
+    def ask_three(command, models):
+        for verdict, model in zip(ask(command, models), models, strict=True):
+            asked.append(model)
+            if len(asked) == 4:
+                raise KeyboardInterrupt
+            yield verdict
+
+    monkeypatch.setattr(learn_module, "ask_command", ask_three)
+    done = learn(cli, "-o", "new.yaml")
+    stored = json.loads((folder / "new.yaml.answers").read_text())["answers"]
+    assert (done.code, len(stored)) == (130, 3)
+    chip.clear()
+    assert sorted(path.name for path in folder.iterdir()) == ["chip.yaml", "new.yaml.answers"]
+    monkeypatch.setattr(learn_module, "ask_command", ask)
+    assert learn(cli, "-q", "-o", "new.yaml").code == 0
+    stored_too = json.loads((folder / "new.yaml.answers").read_text())["answers"]
+    assert len(chip) == len(stored_too) - 3

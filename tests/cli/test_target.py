@@ -49,8 +49,8 @@ def test_show_text():
     assert "group 1 or C notes/group only 1 or C" in [
         " ".join(x.split()) for x in text.splitlines()
     ]
-    assert "fused_activations: ? (assumed: Relu, Clip)" in text
-    assert "operators not listed: undocumented" in text
+    assert "  fused_activations   ? (assumed: Relu, Clip)" in text
+    assert "  unlisted_operators  undocumented" in text
     assert "granularity  channel    assumed" in text
     assert "  assume  int32" in text
     assert all(line == line.rstrip() for line in text.splitlines())
@@ -61,16 +61,17 @@ def test_show_text_of_the_example():
     text = good("show", EXAMPLE)
     assert "kernel_h (depthwise)" in text
     assert "stride_h == 1 when dilation_h > 1 || dilation_w > 1" in text
-    assert "QLinearAdd (com.microsoft)" in text
+    assert "QLinearAdd\n  domain  com.microsoft" in text
     assert "\n  assume " not in text
     assert "\nall operators\n  rank  at most 4  manual/3.1" in text
-    assert "\ncosts\n  mac            1\n  weight_byte    4\n" in text
+    assert "\ncosts  [lab]\n  mac            1\n  weight_byte    4\n" in text
+    assert "\ncosts\n  mac            1      default\n" in good("show", "npu-int8")
 
 
-def test_show_the_opset():
-    """Only of a target that says it."""
-    assert "\nopset: 19\n" in good("show", "rknn")
-    assert "opset: " not in good("show", "npu-int8")
+def test_keys_of_the_whole_target():
+    """Form, opset and others, only of a target that has them."""
+    assert "  opset               19\n  static              true\n" in good("show", "rknn")
+    assert "opset" not in good("show", "npu-int8")
     assert "opset - -> 19" in " ".join(good("diff", "npu-int8", "rknn").split())
 
 

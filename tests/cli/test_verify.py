@@ -175,6 +175,7 @@ def test_made_up_samples(cli, pair):
         (["verify", "f.onnx", "q.onnx", "--report", "no/r.json"], "the folder 'no' does not exist"),
         (["verify", "f.onnx", "q.onnx", "--labels", "l.tsv"], "names image files"),
         (["verify", "f.onnx", "q.onnx", "--samples", "0"], "--samples"),
+        (["verify", "f.onnx", "q.onnx", "--vendor-python", "x"], "--vendor-python needs --vendor"),
         (["verify", "f.onnx", "other.onnx"], "its outputs are z, those of f.onnx are y"),
     ],
 )

@@ -18,7 +18,7 @@ def photographs(request, monkeypatch):
     """Run with photographs and without."""
     if not request.param:
         monkeypatch.setattr(pictures, "folder", lambda: None)
-    elif not pictures.are_photographs():
+    elif not pictures.folder():
         pytest.skip("npuconv[photos] is not installed")
     return request.param
 

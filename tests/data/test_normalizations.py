@@ -13,7 +13,6 @@ from npuconv.data.normalizations import (
     SIGNED,
     UNIT,
     guess,
-    image_axis,
 )
 
 PIXELS = np.linspace(0, 255, 4 * 3 * 16 * 16, dtype=np.float32).reshape(4, 3, 16, 16)
@@ -33,16 +32,6 @@ def test_a_normalization_is_recognized_by_its_range(item):
 def test_other_ranges_say_nothing(values):
     """Ranges that hold none of the usual ones well give no normalization."""
     assert guess(np.asarray(values, np.float32)) is None
-
-
-@pytest.mark.parametrize(
-    ("shape", "axis"),
-    [((1, 3, 8, 8), 1), ((1, 8, 8, 1), 3), ((1, 4, 9, 9), 1), ((1, 16, 8, 8), None),
-     ((1, 3, 8), None), ((1, 8, 8, 3, 1), None), ((1, 3, 1, 8), None)],
-)  # fmt: skip
-def test_images_have_one_three_or_four_channels(shape, axis):
-    """Images have 1, 3 or 4 channels, first or last, beside two longer axes."""
-    assert image_axis(shape) == axis
 
 
 def test_no_values_have_no_normalization():

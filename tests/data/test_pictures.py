@@ -10,12 +10,16 @@ import pytest
 
 from npuconv.config import Preprocess
 from npuconv.data import InputSpec, Samples, open_samples, pictures
-from npuconv.data.pictures import picture
+from npuconv.data.pictures import draw, image_layout
 from npuconv.errors import CalibrationError
 
 has_photographs = pytest.mark.skipif(
     importlib.util.find_spec("skimage") is None, reason="npuconv[photos] is not installed"
 )
+
+
+def picture(number: int, size: tuple[int, int], channels: int) -> np.ndarray:
+    return draw((*size, channels), "nhwc", number)
 
 
 @pytest.fixture(params=["photographs", "made"])
@@ -24,7 +28,7 @@ def either(request, monkeypatch):
     monkeypatch.setattr(pictures, "MAX_KEPT_PIXELS", 0)
     if request.param == "made":
         monkeypatch.setattr(pictures, "folder", lambda: None)
-    elif not pictures.are_photographs():
+    elif not pictures.folder():
         pytest.skip("npuconv[photos] is not installed")
     return request.param
 
@@ -88,7 +92,7 @@ def test_without_the_package(monkeypatch):
     monkeypatch.setattr(pictures, "find_spec", lambda _: None)
     monkeypatch.setattr(pictures, "folder", pictures.folder.__wrapped__)  # nothing is kept
     assert pictures.folder() is None
-    assert not pictures.are_photographs()
+    assert not pictures.folder()
 
 
 def made(
@@ -200,7 +204,7 @@ def test_integer_images(
     assert values.dtype == dtype
     assert ends[0] <= values.min() < values.max() <= ends[1]
     assert np.ptp(values.astype(int)) > 200
-    assert samples.synthetic != pictures.are_photographs()
+    assert samples.synthetic != bool(pictures.folder())
 
 
 @pytest.mark.parametrize("keys", [{"preset": "unit"}, {"preset": "imagenet"}, {"preset": "signed"}])
@@ -209,3 +213,14 @@ def test_integer_images_that_would_be_fractions(keys: dict[str, Any]) -> None:
     pixels = InputSpec("x", np.dtype("uint8"), (1, 3, 32, 32), is_quantity=True)
     with pytest.raises(CalibrationError, match="'x' is uint8, so its pixels are whole numbers"):
         open_samples(None, [pixels], Preprocess(**keys))
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [((1, 3, 8, 8), "nchw"), ((1, 8, 8, 1), "nhwc"), ((1, 4, 9, 9), "nchw"),
+     ((1, 16, 8, 8), None), ((1, 3, 8), None), ((1, 8, 8, 3, 1), None), ((1, 3, 1, 8), None),
+     ((1, 1, 8, 40), None)],
+)  # fmt: skip
+def test_images_have_one_three_or_four_channels(shape, layout):
+    """Images have 1, 3 or 4 channels, first or last, beside two longer axes."""
+    assert image_layout(InputSpec("x", np.dtype(np.float32), shape)) == layout

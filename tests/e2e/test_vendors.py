@@ -8,7 +8,7 @@ import pytest
 
 from npuconv.errors import UsageError
 from npuconv.evaluate.verify import verify
-from npuconv.vendors.tool import VendorTool
+from npuconv.vendors.tool import Question, VendorTool
 from support.builders import Net, images
 
 pytestmark = pytest.mark.e2e
@@ -28,19 +28,19 @@ def installed(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(is_missing(name), reason=f"{name} is not installed; docs/verify.md")
 
 
-def pair() -> tuple[onnx.ModelProto, onnx.ModelProto]:
+def pair(zeros: tuple[int, int] = (3, -5)) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """A convolution in float, and with conversions of one encoding per tensor."""
     weight = np.random.default_rng(3).normal(size=(8, 3, 3, 3)).astype(np.float32) / 5
     floats = Net(opset=17, x=(1, 3, 8, 8))
     floats.op("Conv", "x", floats.constant(weight), name="conv", to="y").output("y")
     net = Net(opset=17, x=(1, 3, 8, 8))
-    scale, zero = net.constant(np.float32(1 / 64)), net.constant(np.int8(3))
+    scale, zero = net.constant(np.float32(1 / 64)), net.constant(np.int8(zeros[0]))
     net.op("QuantizeLinear", "x", scale, zero).op("DequantizeLinear", net.last, scale, zero, to="d")
     step = net.constant(np.float32(abs(weight).max() / 127))
     stored = net.constant(np.rint(weight / (abs(weight).max() / 127)).astype(np.int8))
     net.op("DequantizeLinear", stored, step, net.constant(np.int8(0)), to="w")
     net.op("Conv", "d", "w", name="conv", to="c")
-    scale, zero = net.constant(np.float32(1 / 32)), net.constant(np.int8(-5))
+    scale, zero = net.constant(np.float32(1 / 32)), net.constant(np.int8(zeros[1]))
     net.op("QuantizeLinear", "c", scale, zero).op("DequantizeLinear", net.last, scale, zero, to="y")
     return floats.model(), net.output("y").model()
 
@@ -50,7 +50,8 @@ def pair() -> tuple[onnx.ModelProto, onnx.ModelProto]:
 )
 def test_a_convolution(name):
     """Accepted, and at most two steps away from our integers."""
-    report = verify(*pair(), {"x": images(4, 3, 8, 8)}, vendor=name).vendor
+    zeros = (0, 0) if name == "openvino" else (3, -5)  # others have no kernel: docs/runtimes.md
+    report = verify(*pair(zeros), {"x": images(4, 3, 8, 8)}, vendor=name).vendor
     assert (report.verdict, report.message) == ("accepted", "")
     assert report.outputs[0].step == 1 / 32
     assert report.outputs[0].largest <= 2
@@ -69,6 +70,33 @@ def test_qnn_names_the_refused_node():
     assert report.verdict == "refused"
     assert "determinant" in {layer.name for layer in report.layers}
     assert all(layer.reason for layer in report.layers)
+
+
+@installed("qnn")
+def test_integers_of_qnn():
+    """A 1x1 convolution of two channels; its sums are all integers of 15 bits."""
+    factors = np.geomspace(2**-11.9, 2**-4.1, 12).astype(np.float32)
+    net = Net(opset=17, x=(1, 2, 128, 256))
+    one, zero = net.constant(np.float32(1)), net.constant(np.int8(0))
+    net.op("QuantizeLinear", "x", one, zero).op("DequantizeLinear", net.last, one, zero, to="d")
+    weight = np.tile(np.int8([127, 1]).reshape(1, 2, 1, 1), (len(factors), 1, 1, 1))
+    net.op("DequantizeLinear", net.constant(weight), net.constant(factors), to="w", axis=0)
+    net.op("Conv", "d", "w", to="c").op("QuantizeLinear", "c", one, zero)
+    model = net.op("DequantizeLinear", net.last, one, zero, to="y").output("y").model()
+    columns, rows = np.meshgrid(np.arange(-128, 128), np.arange(-64, 64))
+    x = np.stack([columns, rows])[None].astype(np.float32)
+    _, (reply,) = VendorTool.find("qnn").ask(
+        [Question(model.SerializeToString(), ["x"], [{"x": x}], 1)]
+    )
+    ((result,),) = reply.outputs
+    sums, factors = 127 * columns + rows, factors.astype(np.float64).reshape(-1, 1, 1)
+    shifts = -4 - np.floor(np.log2(factors)).astype(int)
+    multipliers = np.rint(np.ldexp(factors, shifts + 15))
+    cut = (sums >> shifts) + 0.5
+    assert np.array_equal(result[0], np.floor(cut * multipliers / 2**15 + 0.5).clip(-128, 127))
+    exact = np.rint(sums * factors).clip(-128, 127)
+    assert 0.01 < np.mean(result[0] != exact) < 0.04
+    assert np.abs(result[0] - exact).max() == 1
 
 
 @installed("rknn")

@@ -115,6 +115,8 @@ def test_names_of_nodes(judged):
     assert report.vendor.message == "Missing numbers for 'c', sorry (node conv)"
     assert report.vendor.devices == {"CPU": 2, "GPU": 1}
     assert (report.passed, report.vendor.total, report.vendor.outputs) == (False, None, ())
+    counted = StandIn(answer.model_copy(update={"devices": {"NPU": 4, "CPU": 2}}))
+    assert judged(counted).vendor.devices == {"CPU": 2, "NPU": 4}
 
 
 def test_open_extents_are_fixed(judged):

@@ -219,15 +219,6 @@ def test_an_output_shape_is_measured_as_it_is():
     assert ctx.rewrites[0].reference == "onnxruntime"
 
 
-def test_what_lies_before_a_rewrite_is_not_part_of_its_cost():
-    """An Identity before an output goes, and the convolutions before it stay as they were."""
-    net = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 3, 3)).conv("", (4, 4, 3, 3)).op("Identity")
-    model, ctx = read(net.model()), context()
-    assert run_pass("eliminate-identity", model, ctx) == 1
-    (record,) = ctx.rewrites
-    assert (record.cost_before.macs, record.cost_after.macs) == (0, 0)
-
-
 X = (1, 4, 8, 8)
 
 

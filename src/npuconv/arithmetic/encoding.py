@@ -67,6 +67,15 @@ def dequantize(
     return np.asarray(steps * _expand(np.asarray(scale, np.float32), axis, values.ndim))
 
 
+def decimals(values: ArrayLike) -> Any:
+    """Return a number, or a list [C], of float32 the shortest decimals that round to them."""
+    array = np.asarray(values)
+    if array.dtype.kind != "f":
+        return array.tolist()
+    listed = [float(str(number)) for number in array.ravel()]
+    return listed if array.ndim else listed[0]
+
+
 def quantize_weights(weight: ArrayLike) -> tuple[NDArray[np.int8], Floats]:
     """Round weights to symmetric int8 with one scale per output channel.
 

@@ -104,7 +104,7 @@ def make_settings(**settings: Any) -> Settings:
         return Settings.model_validate(settings)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(": ".join((*map(str, first["loc"]), yamlio.explain(first)))) from None
+        raise UsageError(f"--{first['loc'][0]}: {yamlio.explain(first)}") from None
 
 
 # Exit code that one job would have by itself.
@@ -168,12 +168,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Event:
-    """Event of a job: its start, a step of a stage, or its end."""
+    """Event of a job: its start, a stage that runs, or its end."""
 
     job: Job
     stage: str = ""  # empty at the start and the end of the job
-    done: int = 0  # number of steps that are done
-    total: int = 0  # number of steps of the stage
     outcome: Outcome | None = None  # only at the end of the job
 
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from npuconv import yamlio
 from npuconv.batch.job import Job, JobLimits
 from npuconv.config import SUFFIX, TFLITE_SUFFIX, Format, Options, make_options, merge, suffix_of
-from npuconv.config_files import is_file, read_config, rebase_paths
+from npuconv.config_files import is_file, missing_files, read_config, rebase_paths
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.findings import baseline
 from npuconv.legalize.rule_codes import check_codes, unknown_codes
@@ -147,19 +147,24 @@ def read_outside_options(
 
     Raises:
         UsageError: an option is unknown, or has a value or names a file that cannot be used.
-        TargetError: the target cannot be read.
+        TargetError: a target cannot be read.
         ConfigError: an option of the configuration, with line and column, or the baseline.
     """
     texts = {key: os.fspath(v) if isinstance(v, os.PathLike) else v for key, v in options.items()}
     checked = make_options(texts)
     flags = checked.model_dump(exclude_unset=True)
     check_codes(checked)
-    for key, value in flags.items():
-        _check_file(key, value)
     config_keys: dict[str, Any] = {}
     if config is not None:
-        values = read_config(config, unknown_codes, _unusable_files)
+        values = read_config(config, unknown_codes, missing_files)
         config_keys = Options.model_validate(values).model_dump(exclude_unset=True)
+    for key, value in (*flags.items(), *config_keys.items()):  # once rather than in every job
+        if key == "target":
+            Target.load(value)
+        elif key == "baseline" and value:
+            baseline.read(value)
+        elif key == "calibration" and value and not os.path.exists(value):  # noqa: PTH110 never raises
+            raise UsageError(f"calibration {value}: no such file or folder")
     above, below = (
         {
             key: (value,) if key in MULTIPLIED else value
@@ -168,26 +173,6 @@ def read_outside_options(
         for keys in (flags, config_keys)
     )
     return above, below
-
-
-def _unusable_files(document: yamlio.Document) -> Iterator[ConfigError]:
-    folder = Path(document.name).parent
-    for key, value in rebase_paths(document.data, folder).items():
-        try:
-            if key != "target" or is_file(document.data[key], folder):
-                _check_file(key, value)
-        except NpuconvError as error:
-            yield document.error(ConfigError, (key,), error.message, error.hint)
-
-
-def _check_file(key: str, value: Any) -> None:
-    """Check the file that an option names, once rather than in every job."""
-    if key == "target":
-        Target.load(value)
-    elif key == "baseline" and value:
-        baseline.read(value)
-    elif key == "calibration" and value and not os.path.exists(value):  # noqa: PTH110 never raises
-        raise UsageError(f"calibration {value}: no such file or folder")
 
 
 def match(pattern: str, root: Path) -> dict[str, str]:
@@ -207,7 +192,7 @@ def match(pattern: str, root: Path) -> dict[str, str]:
     """
     if os.path.isfile(root / pattern):  # noqa: PTH113 never raises
         return {str(PurePosixPath(pattern)): ""}
-    if _is_folder(root / pattern):
+    if os.path.isdir(root / pattern):  # noqa: PTH112 never raises
         pattern = f"{glob.escape(pattern)}/**/*.onnx"
     if not glob.has_magic(pattern):
         return {}
@@ -222,10 +207,6 @@ def match(pattern: str, root: Path) -> dict[str, str]:
         for path, folder in inner.items()
         if (root / path).is_file()
     }
-
-
-def _is_folder(path: Path) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112 never raises
 
 
 def locate(target: str, root: Path) -> str:
@@ -318,7 +299,7 @@ class _Expansion:
         for number, pattern in enumerate(patterns):
             models = match(pattern, self.root)
             if not models:
-                is_folder = _is_folder(self.root / pattern)
+                is_folder = os.path.isdir(self.root / pattern)  # noqa: PTH112 never raises
                 text = ": no .onnx file in it" if is_folder else " matches no file"
                 # The place of the item; a single pattern has no items and takes its own place.
                 self._error((*key_path, number), f"{pattern!r}{text}")

@@ -15,13 +15,7 @@ from pydantic import ValidationError
 from npuconv import files
 from npuconv.batch import cluster, local
 from npuconv.batch.fingerprint import Locks, portable
-from npuconv.batch.job import (
-    EXIT_CODES,
-    Job,
-    Outcome,
-    Settings,
-    make_settings,
-)
+from npuconv.batch.job import EXIT_CODES, Job, Outcome, Settings, make_settings
 from npuconv.batch.jobs_file import Expanded, expand
 from npuconv.errors import OutputError
 from npuconv.keywords import BatchKeywords
@@ -42,8 +36,8 @@ class Watcher:
     def started(self, job: Job) -> None:
         """Receive a job that starts."""
 
-    def stage(self, job: Job, stage: str, done: int, total: int) -> None:
-        """Receive the progress of a job."""
+    def stage(self, job: Job, stage: str) -> None:
+        """Receive the stage that a job is in."""
 
     def finished(self, job: Job, outcome: Outcome) -> None:
         """Receive a job that has ended."""
@@ -167,7 +161,7 @@ class Batch:
                     outcomes[event.job.name] = outcome = self._record(event.job, event.outcome)
                     watcher.finished(event.job, outcome)
                 elif event.stage:
-                    watcher.stage(event.job, event.stage, event.done, event.total)
+                    watcher.stage(event.job, event.stage)
                 else:
                     watcher.started(event.job)
         return outcomes

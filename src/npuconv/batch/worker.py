@@ -69,12 +69,9 @@ def run(job: Job, threads: int, send: Send) -> Outcome:
     from npuconv import executor
     from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 
-    def send_step(stage: str, done: int, total: int) -> None:
-        send({"stage": stage, "done": done, "total": total})
-
     try:
         executor.limit_threads(threads)
-        return _convert(job, send_step)
+        return _convert(job, lambda stage, _done, _total: send({"stage": stage}))
     except Exception as error:
         if is_lack_of_memory(error):
             return Outcome("out-of-memory", "there is not enough memory for it")

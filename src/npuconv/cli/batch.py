@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import ValidationError
 
-from npuconv import files, yamlio
-from npuconv.batch.job import Job, JobLimits, Outcome, make_settings
+from npuconv import files
+from npuconv.batch.job import Job, Outcome, make_settings
 from npuconv.batch.run_jobs import Batch, Watcher
 from npuconv.cli import screen
 from npuconv.cli.guard import Input, check_destinations, signal_exit_code
@@ -27,42 +26,18 @@ from npuconv.timings import Progress
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
 _RUN_FLAGS = ("jobs", "threads", "timeout", "memory", "resume", "scheduler")
+_NUMBER, _OVERRIDE = click.IntRange(1), "JOBS.yaml may override it"
 _SUMMARY = ("batch.report.json", "batch.report.html")  # files in the folder of the results
-
-
-def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Check a quantity here, so that the message names the flag."""
-    try:
-        JobLimits.model_validate({str(parameter.name): value})
-    except ValidationError as error:
-        raise click.BadParameter(yamlio.explain(error.errors()[0])) from None
-    return value
 
 
 @click.command(cls=GroupedCommand, brief_without=_OF_CONVERT)
 @click.argument("path", metavar="JOBS.yaml")
+@click.option("--jobs", type=_NUMBER, metavar="N", help="jobs at once  [default: all cores]")
 @click.option(
-    "--jobs", type=click.IntRange(1), metavar="N", help="jobs at once  [default: all cores]"
+    "--threads", type=_NUMBER, default=1, metavar="N", help="threads of each job  [default: 1]"
 )
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    default=1,
-    metavar="N",
-    help="threads of each job  [default: 1]",
-)
-@click.option(
-    "--timeout",
-    metavar="TIME",
-    callback=_check_quantity,
-    help="time limit of a job: 90, 10m, 2h; JOBS.yaml may override it",
-)
-@click.option(
-    "--memory",
-    metavar="SIZE",
-    callback=_check_quantity,
-    help="memory limit of a job: 512MiB, 4GiB; JOBS.yaml may override it",
-)
+@click.option("--timeout", metavar="TIME", help=f"time limit of a job: 90, 10m, 2h; {_OVERRIDE}")
+@click.option("--memory", metavar="SIZE", help=f"memory limit of a job: 512MiB, 4GiB; {_OVERRIDE}")
 @click.option(
     "--resume/--no-resume", default=True, help="skip jobs that are done and unchanged  [default]"
 )
@@ -220,9 +195,8 @@ class ProgressLines(Watcher):
         """Show the job."""
         self._bar(self._names[job.name], self._done, self._total)
 
-    def stage(self, job: Job, stage: str, done: int, total: int) -> None:
+    def stage(self, job: Job, stage: str) -> None:
         """Show the job with its stage."""
-        del done, total
         self._bar(f"{self._names[job.name]}: {stage}", self._done, self._total)
 
     def finished(self, job: Job, outcome: Outcome) -> None:

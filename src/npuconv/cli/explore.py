@@ -10,15 +10,14 @@ from typing import Any
 
 import click
 
-from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.help import output_format_option
 from npuconv.cli.models import InputShapes, Shapes, expand
 from npuconv.cli.options import parse_shapes
 from npuconv.config import make_options
-from npuconv.errors import ModelError, UsageError
-from npuconv.findings import Severity, Status
+from npuconv.errors import ModelError
 from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.legalize.selection import is_blocking
 from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.planner import Planner, SplitPlan
 from npuconv.legalize.split.proposal import DEFAULT
@@ -63,12 +62,6 @@ class Curve:
     points: tuple[Point, ...]
     knee: int | bool | None  # the tightest cheap value; None if no value is cheap
 
-    @property
-    def needs(self) -> str:
-        """Largest value that the models need, as text: ``up to 13``, ``true``."""
-        most = self.needed[-1]
-        return value_text(most) if isinstance(most, bool) else f"up to {most}"
-
 
 @dataclass(frozen=True)
 class Exploration:
@@ -109,73 +102,58 @@ def explore_limits(
     left_out: dict[str, str] = {}
     settings = make_options({"verify": False, **options, "target": target})
     shapes = InputShapes(settings.input_shape)
-    for done, path in enumerate(models, 1):
+    for number, path in enumerate(models, 1):
 
         def read(input_shape: Shapes, path: str = path) -> LegalModel:
             return legalize(path, settings.model_copy(update={"input_shape": input_shape}))
 
         try:
             legal = shapes.apply(read)
-            errors = (
-                f"{finding.code} {finding.node}: {finding.message}"
-                for finding in legal.findings.all_findings
-                if (finding.severity, finding.status) == (Severity.ERROR, Status.REMAINING)
-            )
-            if reason := next(errors, ""):
-                left_out[path] = reason
+            if errors := [f for f in legal.findings.all_findings if is_blocking(f)]:
+                left_out[path] = f"{errors[0].code} {errors[0].node}: {errors[0].message}"
             else:
                 convolutions = (layer_of(conv, legal.target) for conv in legal.plan.convolutions)
                 layers[path] = Counter(c for c in convolutions if not isinstance(c, str))
         except ModelError as error:
             left_out[path] = str(error)
-        progress("reading", done, len(models))
+        progress("reading", number, len(models))
     shapes.check()
-    conv = device.operator("Conv")
-    limits = [
-        name
-        for name, limit in (conv.limits.items() if conv else ())
-        if not limit.is_documented and FACTS[name].kind != "str"
-    ]
-    curves = []
-    for done, fact in enumerate(limits, 1):
-        if curve := _curve(device, list(layers.values()), fact, knee):
-            curves.append(curve)
-        progress("tightening", done, len(limits))
-    all_layers = sum(layers.values(), Counter())
+    all_layers = sum(layers.values(), Counter[Layer]())
+    facts = [{**of_window(layer.window()), "bias": layer.bias} for layer in all_layers]
+    conv, curves = device.operator("Conv"), []
+    limits = [k for k, limit in conv.limits.items() if not limit.is_documented] if conv else []
+    for number, fact in enumerate(limits, 1):
+        values = sorted({v for f in facts if isinstance(v := lookup(f, fact), int)})
+        points = [
+            _point(device, list(layers.values()), fact, value) for value in candidates(fact, values)
+        ]
+        cheap = [point.value for point in points if point.cost <= knee and not point.refused]
+        if points:
+            name, tightest = f"Conv.{fact}", cheap[-1] if cheap else None
+            curves.append(Curve(name, fact, tuple(values), tuple(points), tightest))
+        progress("tightening", number, len(limits))
     macs = sum(layer.macs() * number for layer, number in all_layers.items())
     return Exploration(target, tuple(layers), left_out, macs, all_layers.total(), tuple(curves))
 
 
-def _curve(device: Target, models: list[Layers], fact: str, knee: float) -> Curve | None:
-    """Return the cost for every value of a limit; None if no model has the fact."""
-    layers = {layer for model in models for layer in model}
-    values = {lookup({**of_window(la.window()), "bias": la.bias}, fact) for la in layers}
-    needed = sorted(value for value in values if isinstance(value, int))
-    if not needed:
-        return None
-    tried: list[int | bool] = [True, False]
-    if FACTS[fact].kind != "bool":
-        least = 0 if fact.startswith("pad") else 1
-        halves = {needed[-1] >> k for k in range(needed[-1].bit_length())}
-        tried = pick_evenly(sorted({*needed, least, *(h for h in halves if h > least)}), MAX_POINTS)
-    points = tuple(_point(device, models, fact, value) for value in tried)
-    cheap = [point.value for point in points if point.cost <= knee and not point.refused]
-    return Curve(f"Conv.{fact}", fact, tuple(needed), points, cheap[-1] if cheap else None)
+def candidates(fact: str, needed: Sequence[int | bool]) -> list[int | bool]:
+    """Return the values of a limit, from the largest that models need down to the smallest.
 
-
-def pick_evenly(values: list[int], number: int) -> list[int | bool]:
-    """Return this number of the values, from the largest down, with both ends."""
-    values = values[::-1]
-    if len(values) <= number:
-        return list(values)
-    step = (len(values) - 1) / (number - 1)
-    return [values[round(i * step)] for i in range(number)]
+    At most ``MAX_POINTS``, with both ends; empty if no model has the fact.
+    """
+    if not needed or FACTS[fact].kind == "bool":
+        return [True, False] if needed else []
+    most, least = needed[-1], FACTS[fact].least
+    halves = {most >> k for k in range(most.bit_length())}
+    values = sorted({*needed, least, *(h for h in halves if h > least)}, reverse=True)
+    step = max(1, (len(values) - 1) / (MAX_POINTS - 1))
+    return [values[round(i * step)] for i in range(min(len(values), MAX_POINTS))]
 
 
 def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -> Point:
     plain = Planner(device)
     planner = Planner(
-        device.assuming([f"Conv.{fact}={str(value).lower()}"]),
+        device.assuming([f"{fact}={value_text(value)}"]),
         settings=replace(DEFAULT, most_layers=MAX_FORMS),
         exact_sums=device.activations.accumulate == "int32",
     )
@@ -214,9 +192,6 @@ def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
 @output_format_option("text", "json")
-@click.option(
-    "--report", "reports", multiple=True, metavar="FILE", help="write .html or .json; repeatable"
-)
 @click.option("-v", "--verbose", is_flag=True, help="every value of every limit")
 @click.option("-q", "--quiet", is_flag=True, help="no progress bar")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
@@ -226,7 +201,6 @@ def explore(
     assume: tuple[str, ...],
     input_shape: tuple[str, ...],
     output_format: str,
-    reports: tuple[str, ...],
     verbose: bool,
     quiet: bool,
     no_color: bool,
@@ -237,22 +211,17 @@ def explore(
     models need down to 1, and the rewrites that keep it are planned. The table has the
     value that the models need, the knee (the tightest value that adds at most a tenth of
     the cost), and the tightest value; with -v every value, with the added
-    multiply-accumulates, bytes and convolutions.
+    multiply-accumulates, bytes and convolutions, and the number of models that are
+    changed or refused.
 
     Exit code 0; 2: a file cannot be read, or the target refuses a model already; the others
     are shown.
     """
-    for path in reports:
-        if not path.endswith((".html", ".json")):
-            raise UsageError(f"--report {path}: unknown suffix", hint="give .html or .json")
     shapes = parse_shapes(input_shape)
     with screen.progress(quiet) as progress:
         result = explore_limits(expand(models), target, progress, assume=assume, input_shape=shapes)
     for path, reason in result.left_out.items():
         screen.fail(reason if reason.startswith(path) else f"{path}: left out: {reason}")
-    for path in reports:
-        is_page = path.endswith(".html")
-        files.write(path, render_page(result) if is_page else result.as_json())
     if output_format == "json":
         click.echo(result.as_json(), nl=False)
     elif result.models:
@@ -260,58 +229,41 @@ def explore(
     return 2 if result.left_out else 0
 
 
-_SUMMARY_LEGEND = (
+_LEGEND = (
     "knee: the tightest value that adds at most a tenth of the cost and refuses no model. "
-    "refused: models that the tightest value refuses. -v shows every value, "
-    "--report FILE.html draws them."
+    "refused: models that the tightest value refuses. -v shows every value."
 )
 
 
 def _sections(result: Exploration, *, verbose: bool) -> list[Section]:
-    """Return a row for each limit; a table for each when verbose."""
-    rows: list[tuple[str, ...]] = []
-    if not verbose:
-        head: tuple[str, ...] = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
-        for curve in result.curves:
-            last = curve.points[-1]
-            knees = [point for point in curve.points if point.value == curve.knee]
-            knee = (value_text(knees[0].value), _percent(knees[0].cost)) if knees else ("none", "")
-            rows.append((
-                curve.limit, value_text(curve.needed[-1]), *knee,
-                value_text(last.value), _percent(last.cost), str(last.refused),
-            ))  # fmt: skip
-        table = Table(head, rows, range(1, len(head)))
-        return [Section(_totals(result), [table]), Section("", [_SUMMARY_LEGEND])]
-    sections = [Section(_totals(result))]
-    head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
-    for curve in result.curves:
-        rows = [
-            (
-                value_text(point.value), _percent(point.cost), _percent(point.share),
-                size(point.moved_bytes), f"{point.convolutions:+d}", str(point.rewritten),
-                str(point.refused), "knee" if point.value == curve.knee else "",
-            )
-            for point in curve.points
-        ]  # fmt: skip
-        title = f"{curve.limit}: the models need {curve.needs}"
-        sections.append(Section(title, [Table(head, rows, range(len(head) - 1))]))
-    return sections
-
-
-def _totals(result: Exploration) -> str:
+    """Return a row for each limit; when verbose, a row for each value."""
     models, layers = count(len(result.models), "model"), count(result.convolutions, "convolution")
-    return f"{models}, {layers}, {quantity(result.macs)} MACs"
+    rows: list[tuple[str, ...]] = []
+    for curve in result.curves:
+        if verbose:
+            rows += [
+                (
+                    curve.fact if number == 0 else "", value_text(point.value),
+                    _percent(point.cost), _percent(point.share), size(point.moved_bytes),
+                    f"{point.convolutions:+d}", str(point.rewritten), str(point.refused),
+                    "knee" if point.value == curve.knee else "",
+                )
+                for number, point in enumerate(curve.points)
+            ]  # fmt: skip
+            continue
+        last, knees = curve.points[-1], [p for p in curve.points if p.value == curve.knee]
+        knee = (value_text(knees[0].value), _percent(knees[0].cost)) if knees else ("none", "")
+        rows.append((
+            curve.limit, value_text(curve.needed[-1]), *knee,
+            value_text(last.value), _percent(last.cost), str(last.refused),
+        ))  # fmt: skip
+    head: tuple[str, ...] = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
+    if verbose:
+        head = ("Conv", "value", "cost", "MACs", "moved", "convs", "changed", "refused", "")
+    table = Table(head, rows, range(1, 8), names=())
+    totals = f"{models}, {layers}, {quantity(result.macs)} MACs"
+    return [Section(totals, [table]), *([] if verbose else [Section("", [_LEGEND])])]
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:+.1f} %"
-
-
-def render_page(result: Exploration) -> str:
-    """Return the curves as an HTML page of small plots."""
-    from npuconv.report import html  # takes jinja2, which text does not need
-
-    return html.page(
-        "explore.html.j2",
-        result=result, totals=_totals(result), percent=_percent, text=value_text,
-    )  # fmt: skip
+    return f"{100 * share:+.{0 if abs(share) > 1 else 1}f} %"

@@ -12,31 +12,11 @@ import onnx
 
 from npuconv.config import Options
 from npuconv.errors import NpuconvError
-from npuconv.model import load, query, shapes
-from npuconv.model.conv import Window, flat_pads, window
-from npuconv.model.core import Model
+from npuconv.model import Model, Node, Tensor, Window, load, query, shapes, window
+from npuconv.model.conv import flat_pads
 from npuconv.model.nhwc import as_float
-from npuconv.model.types import Node, Tensor
 from npuconv.partition import costs
 from npuconv.report.words import total
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """One convolution of the model, unchanged."""
-
-    name: str
-    op: str
-    mode: str
-    input: str
-    output: str
-    kernel: str
-    strides: str
-    dilations: str
-    group: int
-    pads: str
-    parameters: int
-    macs: int | None
 
 
 @dataclass(frozen=True)
@@ -48,6 +28,19 @@ class NodeSummary:
     output: str
     parameters: int
     macs: int | None
+
+
+@dataclass(frozen=True)
+class Convolution(NodeSummary):
+    """One convolution of the model, unchanged."""
+
+    mode: str
+    input: str
+    kernel: str
+    strides: str
+    dilations: str
+    group: int
+    pads: str
 
 
 @dataclass(frozen=True)
@@ -154,34 +147,32 @@ def summarize(model: Model) -> Inspection:
             if count
         },
         convolutions=convolutions,
-        steps=tuple(
-            NodeSummary(
-                name=model.label(node),
-                op=query.qualified(node),
-                output=_dims(query.shape(node.outputs[0])) if node.outputs else "",
-                parameters=costs.parameters(node),
-                macs=costs.macs(node),
-            )
-            for node in model.nodes()
-        ),
+        steps=tuple(_summary(model, node) for node in model.nodes()),
+    )
+
+
+def _summary(model: Model, node: Node) -> NodeSummary:
+    return NodeSummary(
+        name=model.label(node),
+        op=query.qualified(node),
+        output=_dims(query.shape(node.outputs[0])) if node.outputs else "",
+        parameters=costs.parameters(node),
+        macs=costs.macs(node),
     )
 
 
 def _convolution(model: Model, node: Node, win: Window) -> Convolution:
     pads = ",".join(map(str, flat_pads(win.pads)))
+    summary = {**vars(_summary(model, node)), "parameters": win.parameters()}  # without the bias
     return Convolution(
-        name=model.label(node),
-        op=query.qualified(node),
+        **summary,
         mode=win.mode,
         input=_dims(query.shape(node.inputs[0])),
-        output=_dims(query.shape(node.outputs[0])),
         kernel="x".join(map(str, win.kernel or ())),
         strides="x".join(map(str, win.strides)),
         dilations="x".join(map(str, win.dilations)),
         group=win.group,
         pads=pads if win.auto_pad == "NOTSET" else win.auto_pad,
-        parameters=win.parameters(),
-        macs=win.macs,
     )
 
 

@@ -6,6 +6,7 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,16 @@ from npuconv.report.escape import shortened
 from npuconv.report.sections import Section, Table
 from npuconv.target import Target
 from npuconv.target.lint import lint
-from npuconv.vendors.learn import SECONDS, Ask, Learnable, Survey, ask_command, ask_tool, learnables
+from npuconv.vendors.learn import (
+    SECONDS,
+    Ask,
+    Learnable,
+    Survey,
+    Verdict,
+    ask_command,
+    ask_tool,
+    learnables,
+)
 from npuconv.vendors.probes import BASES
 from npuconv.vendors.tool import VendorTool
 from npuconv.yamlio import KeyPath, dotted, loads
@@ -38,7 +48,7 @@ class _Answers(BaseModel):
 
     tool: str
     date: str
-    answers: dict[str, tuple[bool, str]] = {}
+    answers: dict[str, Verdict] = {}
 
 
 @click.command()
@@ -77,10 +87,10 @@ def learn(
     target = Target.load(name)
     if output is not None:
         files.check_writable(output)
-    ask, title = _compiler(vendor, vendor_python, command)
-    is_quantized = form != "float" and (form == "qdq" or not title.startswith("rknn"))
-    title += f", models of one operator in {'qdq' if is_quantized else 'float'}"
-    title += f" ({' and '.join(BASES)})"
+    is_rknn = vendor is not None and vendor.startswith("rknn")
+    form = form or ("float" if is_rknn else "qdq")
+    ask, tool = _compiler(vendor, vendor_python, command, is_quantized=form == "qdq")
+    title = f"{tool}, models of one operator in {form} ({' and '.join(BASES)})"
     path = Path(f"{output}.answers") if output is not None else None
     memory = _Answers(tool=title, date=str(datetime.datetime.now(datetime.UTC).date()))
     if path is not None and path.is_file():
@@ -96,7 +106,7 @@ def learn(
 
     limits = learnables(target)
     with screen.progress(quiet) as bar:
-        survey = Survey(ask, is_quantized, memory.answers, store, bar)
+        survey = Survey(ask, form == "qdq", memory.answers, store, bar)
         survey.find_limits(limits)
         coupled = survey.coupled(limits)
     sections = _sections(title, limits, target)
@@ -114,19 +124,24 @@ def learn(
         screen.say(f"wrote {output}", quiet=quiet)
 
 
-def _compiler(vendor: str | None, python: str | None, command: str | None) -> tuple[Ask, str]:
+def _compiler(
+    vendor: str | None, python: str | None, command: str | None, *, is_quantized: bool
+) -> tuple[Ask, str]:
     """Return a function that asks the compiler, and its name with its version."""
     if (vendor is None) == (command is None):
         raise UsageError("give either --vendor or --command")
+    if python is not None and vendor is None:
+        raise UsageError("--vendor-python needs --vendor")
     if command is not None:
-        return lambda models: ask_command(command, models), command
+        return partial(ask_command, command), command
     tool = VendorTool.find(str(vendor), python)
     if tool.vendor.name not in ("qnn", "rknn"):
         raise UsageError(
             f"--vendor {vendor}: cannot be asked", hint="give qnn or rknn, or --command"
         )
     limited = replace(tool, seconds=SECONDS)
-    return lambda models: ask_tool(limited, models), f"{vendor} {tool.ask([])[0]}"
+    ask = partial(ask_tool, limited, is_quantized=is_quantized)
+    return ask, f"{vendor} {tool.ask([])[0]}"
 
 
 def fill(text: str, answers: Mapping[KeyPath, Learnable], source: str) -> str:
@@ -137,22 +152,20 @@ def fill(text: str, answers: Mapping[KeyPath, Learnable], source: str) -> str:
     name = f"{SOURCE}-{len(names)}" if SOURCE in names else SOURCE
     edits: list[tuple[int, int, str]] = []  # begin and end of a text, and the text in its place
     for path, item in answers.items():
-        if predicate := item.predicate():
-            why = {"why": item.why()} if item.why() else {}
-            edits.append(
-                (*_span(_node(root, path), text), _flow({**predicate, "source": name, **why}))
-            )
+        if entry := item.entry(name):
+            node = _node(root, path)
+            start, end = node.start_mark.index, node.end_mark.index
+            end = start + len(text[start:end].rstrip())  # a block ends where the next key begins
+            edits.append((start, end, _flow(entry)))
     if not edits:
         return text
+    row = _flow({name: source})
     if sources is None:
-        text += f"sources: {_flow({name: source})}\n"
-    elif sources.flow_style:
-        start, end = _span(sources, text)
-        edits.append((start, end, _flow({**yaml.safe_load(text[start:end]), name: source})))
+        text += f"sources: {row}\n"
     else:
-        mark = sources.start_mark
-        line = f"{name}: {_flow(source)}\n{' ' * mark.column}"
-        edits.append((mark.index, mark.index, line))
+        place = sources.start_mark.index + sources.flow_style
+        between = ", " if sources.flow_style else f"\n{' ' * sources.start_mark.column}"
+        edits.append((place, place, row[1:-1] + between))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -173,23 +186,18 @@ def _node(root: Any, path: KeyPath) -> Any:
     return root
 
 
-def _span(node: Any, text: str) -> tuple[int, int]:
-    """Return begin and end of a value; a block would end where the next key begins."""
-    start, end = node.start_mark.index, node.end_mark.index
-    return start, start + len(text[start:end].rstrip())
-
-
 def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[Section]:
     """Return the limits that were learnt, contradictions, and the limits that stay open."""
     rows, contradictions = [], []
     for item in limits:
-        if not item.limit.is_documented:
-            predicate = item.predicate()
-            text = _flow(predicate) if predicate else "?"
-            rows.append((item.name, shortened(text, _MAX_ANSWER), item.why()))
-        elif any(values := item.contradictions()):
-            texts = (", ".join(map(str, numbers[:_MAX_SHOWN])) for numbers in values)
-            contradictions.append((item.name, item.limit.text(), *texts))
+        if item.limit.is_documented:
+            for name, text, *values in item.contradictions():
+                texts = (", ".join(map(str, numbers[:_MAX_SHOWN])) for numbers in values)
+                contradictions.append((name, text, *texts))
+            continue
+        for name, level in item.levels.items():
+            answer = _flow(level.predicate()) if level.accepted else "?"
+            rows.append((item.title(name), shortened(answer, _MAX_ANSWER), level.why()))
     sections = [Section(f"asked {title}", [Table(("limit", "answer", ""), rows)])]
     if contradictions:
         head = ("limit", "document", "refused all the same", "taken beyond")

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from npuconv.cli import screen
 from npuconv.cli.help import BriefOption, help_all
 from npuconv.config import Options, Preprocess, make_options, merge
-from npuconv.config_files import find_config, missing_files, read_config
+from npuconv.config_files import PATHS, find_config, missing_files, read_config
 from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -22,8 +22,6 @@ Decorator = Callable[[Any], Any]
 
 NO_CONFIG = "none"  # value of --config: read no file
 SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # options of samples but preprocess
-# Files and folders of a configuration that a run reads.
-_FILES = ("target", "calibration", "baseline", "source_root")
 # Flags that are named differently from their option, and flags that turn a switch off.
 _FLAGS = {"preprocess__preset": "--preprocess", "preprocess__layout": "--input-layout"}
 _OPPOSITES = {"keep_scales": "--requantize"}
@@ -113,9 +111,7 @@ def chosen_config(config: str | None, *, quiet: bool = False) -> str | None:
     return str(nearest)
 
 
-def collect(
-    config: str | None, flags: dict[str, Any], *, read: Collection[str] = _FILES
-) -> Options:
+def collect(config: str | None, flags: dict[str, Any], *, read: Collection[str] = PATHS) -> Options:
     """Return the options of a configuration file and the flags that were given.
 
     Files that the configuration names under the keys ``read`` must exist, unless a flag
@@ -142,12 +138,8 @@ def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | No
         NpuconvError: the configuration file or a flag is wrong.
     """
     options = collect(config, flags, read=("calibration",))
-    return options.calibration, {
-        "preprocess": options.preprocess.model_dump(exclude_defaults=True),
-        "input_shape": options.input_shape,
-        "calibration_key": options.calibration_key,
-        "seed": options.seed,
-    }
+    names = {"preprocess", *SAMPLE_OPTIONS}
+    return options.calibration, options.model_dump(include=names, exclude_defaults=True)
 
 
 def parse_flags(flags: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,9 +14,6 @@ from npuconv.cli.options import collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
 from npuconv.report.words import count
-
-if TYPE_CHECKING:
-    from npuconv.evaluate.run_parts import Ran
 
 
 @click.command(cls=GroupedCommand)
@@ -59,20 +56,15 @@ def run(
         )
     if output is not None:
         files.write(output, npz(result.outputs))
-    if not quiet:
-        _print_run(result)
-    return 1 if any((result.differing or {}).values()) else 0
-
-
-def _print_run(result: Ran) -> None:
+    wrong = {name: number for name, number in (result.differing or {}).items() if number}
+    if quiet:
+        return 1 if wrong else 0
     click.echo(f"on {count(result.samples, 'sample')}: {visible(result.source)}")
     for name, array in result.outputs.items():
         shape = "x".join(map(str, array.shape))
         click.echo(visible(f"  {name}  {array.dtype} {shape}"))
-    if result.differing is None:
-        return
-    wrong = {name: number for name, number in result.differing.items() if number}
     for name, number in wrong.items():
         click.echo(visible(f"differs from the whole model: {name}: {count(number, 'value')}"))
-    if not wrong:
+    if result.differing is not None and not wrong:
         click.echo("the whole model makes the same bits")
+    return 1 if wrong else 0

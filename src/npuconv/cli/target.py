@@ -12,7 +12,7 @@ from npuconv.cli import screen
 from npuconv.cli.help import LazyGroup, output_format_option
 from npuconv.errors import TargetError
 from npuconv.target import Target, builtin_names, read, value_text
-from npuconv.target.description import COST_WEIGHTS, Bias, Block, Demands, ListedOperator
+from npuconv.target.description import COST_WEIGHTS, Bias, Block, ListedOperator
 from npuconv.target.facts import FACTS
 from npuconv.target.limit import Cited, Limit
 from npuconv.target.lint import lint as find_problems
@@ -22,6 +22,7 @@ _MODULES = {
     "learn": "Ask a compiler for the undocumented limits of a target file.",
 }
 _MAX_NAME, _MAX_VALUE = 40, 28  # columns; a longer cell is not aligned, and moves no other line
+_GENERAL = ("version", "format", "opset", "static", "rescales_symmetric", "unlisted_operators")
 _ORDER = {name: place for place, name in enumerate(FACTS)}
 
 
@@ -106,22 +107,12 @@ def schema() -> None:
 
 def _show_lines(target: Target) -> list[str]:
     """Return a target as tables of limits with their sources."""
-    lines = [f"{target.name} {target.version}".strip()]
-    lines += [f"  {line}" for line in target.description.split("\n") if line]
-    for name, block in target.blocks():
-        lines += ["", f"{name}{_origin(block)}", *_aligned(block_rows(block))]
-    fused = target.fused_activations
-    lines += ["", f"fused_activations: {_with_notes(fused)}{_origin(fused)}"]
-    stated = target.costs.model_fields_set
-    if costs := [row for row in _costs(target).items() if row[0] in stated]:
-        lines += ["", "costs", *_aligned(costs)]
-    if demands := _demand_rows(target.all_operators):
-        lines += ["", "all operators", *_aligned(demands)]
-    for name, operator in target.operators.items():
-        title = name + (f" ({operator.domain})" if operator.domain else "")
-        lines += ["", title, *_aligned(_demand_rows(operator))]
-    lines += ["", f"operators not listed: {target.unlisted_operators}"]
-    lines += [f"opset: {target.opset}"] if target.opset else []
+    lines = [target.name, *(f"  {line}" for line in target.description.split("\n") if line)]
+    cited: dict[str, Cited] = {**dict(target.blocks()), "costs": target.costs}
+    for title, rows in _parts(target).items():
+        if rows or title in target.operators:
+            origin = _origin(cited[title]) if title in cited else ""
+            lines += ["", *([title + origin] if title else []), *_aligned(rows)]
     if target.sources:
         lines += ["", "sources", *(f"  {name}: {text}" for name, text in target.sources.items())]
     return [line.rstrip() for line in lines]
@@ -129,17 +120,23 @@ def _show_lines(target: Target) -> list[str]:
 
 def _diff_lines(old: Target, new: Target) -> list[str]:
     """Return a line for each limit, format or relation that differs, by operator."""
-    before, after = _comparable(old), _comparable(new)
+    before, after = _parts(old), _parts(new)
     lines: list[str] = []
     for title in dict.fromkeys((*before, *after)):
         (values, required), (new_values, new_required) = (
-            parts.get(title, ({}, [])) for parts in (before, after)
+            (
+                {"operator": "listed"} | {row[0]: row[1] for row in parts[title]},
+                [value for name, value, *_ in parts[title] if name == "require"],
+            )
+            if title in parts
+            else ({}, [])
+            for parts in (before, after)
         )
         names = sorted(
             dict.fromkeys((*values, *new_values)),
             key=lambda name: _ORDER.get(name.partition(" ")[0], -1),
         )
-        rows = [(name, values.get(name, "-"), new_values.get(name, "-")) for name in names]
+        rows = [(n, values.get(n, "-"), new_values.get(n, "-")) for n in names if n != "require"]
         changed = [row for row in rows if row[1] != row[2]]
         widths = [max((len(row[column]) for row in changed), default=0) for column in (0, 1)]
         texts = [f"{n:<{widths[0]}}  {o:<{widths[1]}} -> {v}" for n, o, v in changed]
@@ -151,24 +148,31 @@ def _diff_lines(old: Target, new: Target) -> list[str]:
     return lines[1:]
 
 
-def _comparable(target: Target) -> dict[str, tuple[dict[str, str], list[str]]]:
-    """Return the limits or keys of each part of a target, and its relations."""
-    general = {
-        "version": target.version or "-",
-        "opset": str(target.opset or "-"),
-        "unlisted_operators": target.unlisted_operators,
-        "fused_activations": _with_notes(target.fused_activations),
+def _parts(target: Target) -> dict[str, list[tuple[str, ...]]]:
+    """Return the rows of each part of a target: name, value, and notes."""
+    values = {key: getattr(target, key) for key in _GENERAL}
+    fused, stated = target.fused_activations, target.costs.model_fields_set
+    parts: dict[str, list[tuple[str, ...]]] = {
+        "": [
+            *((key, value_text(value), "", "") for key, value in values.items() if value),
+            ("fused_activations", _with_notes(fused), fused.source, fused.why),
+        ]
     }
-    parts: dict[str, tuple[dict[str, str], list[str]]] = {"": (general, [])}
-    for name, block in target.blocks():
-        parts[name] = {key: value for key, value, _ in block_rows(block)}, []
-    parts["costs"] = _costs(target), []
-    for name, part in {"all operators": target.all_operators, **target.operators}.items():
-        rows = {name: _with_notes(limit) for name, limit in _limits(part)}
+    parts |= {name: list(block_rows(block)) for name, block in target.blocks()}
+    parts["costs"] = [
+        (name, f"{getattr(target.costs, name):g}", "" if name in stated else "default")
+        for name in COST_WEIGHTS
+    ]
+    for title, part in {"all operators": target.all_operators, **target.operators}.items():
+        rows: list[tuple[str, ...]] = []
+        limits = list(part.limits.items())
         if isinstance(part, ListedOperator):
-            domain = {"domain": part.domain} if part.domain else {}
-            rows = {"operator": "listed", **domain, **rows}
-        parts[name] = rows, [relation.text() for relation in part.require]
+            rows += [("domain", part.domain, "", "")] if part.domain else []
+            modes = part.modes.items()
+            limits += [(f"{n} ({mode})", limit) for mode, m in modes for n, limit in m.items()]
+        rows += [(name, _with_notes(limit), limit.source, limit.why) for name, limit in limits]
+        rows += [("require", item.text(), item.source, item.why) for item in part.require]
+        parts[title] = rows
     return parts
 
 
@@ -179,23 +183,6 @@ def block_rows(block: Block) -> Iterator[tuple[str, str, str]]:
         if key not in ("source", "why", "assumed") and not is_unused:
             assumed = "assumed" if key in block.assumed else ""
             yield key, value_text(getattr(block, key)), assumed
-
-
-def _costs(target: Target) -> dict[str, str]:
-    return {name: f"{getattr(target.costs, name):g}" for name in COST_WEIGHTS}
-
-
-def _demand_rows(part: Demands) -> list[tuple[str, str, str, str]]:
-    """Return name, value and origin of the limits of an operator, and of its relations."""
-    rows = [(name, _with_notes(limit), limit.source, limit.why) for name, limit in _limits(part)]
-    return rows + [("require", item.text(), item.source, item.why) for item in part.require]
-
-
-def _limits(part: Demands) -> Iterator[tuple[str, Limit]]:
-    """Yield the limits of an operator; limits of its modes are named ``kernel_h (depthwise)``."""
-    yield from part.limits.items()
-    for mode, limits in part.modes.items() if isinstance(part, ListedOperator) else ():
-        yield from ((f"{name} ({mode})", limit) for name, limit in limits.items())
 
 
 def _with_notes(limit: Limit) -> str:

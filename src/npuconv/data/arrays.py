@@ -182,7 +182,10 @@ def open_feeds(
     for place, feed in enumerate(islice(source, limit)):
         label = f"calibration sample {place}"
         if not isinstance(feed, Mapping):
-            hint = _hint_on_kind(feed, [spec.name for spec in inputs])
+            example = ", ".join(f"{spec.name!r}: array" for spec in inputs)
+            hint = f"give {{{example}}} for each sample, or one such dict of all samples"
+            if isinstance(feed, str):
+                hint = "paths of images go into a directory, or into a .txt file that lists them"
             text = f"{label}: expected a dict of arrays, not {type(feed).__name__}"
             raise CalibrationError(text, hint=hint)
         tables.append(make_table(label, feed, inputs, complete=True))
@@ -310,11 +313,3 @@ def _hint_on_name(missing: Sequence[str], names: Sequence[str]) -> str:
     if close:
         return f"rename {close[0]!r} to {missing[0]!r}, or give --calibration-key {close[0]}"
     return "name the arrays like the model's inputs, or say which it is with --calibration-key"
-
-
-def _hint_on_kind(value: object, names: Sequence[str]) -> str:
-    """Return a hint on valid samples, for a value that is not a dict of arrays."""
-    if isinstance(value, str):
-        return "paths of images go into a directory, or into a .txt file that lists them"
-    example = ", ".join(f"{name!r}: array" for name in names)
-    return f"give {{{example}}} for each sample, or one such dict of all samples"

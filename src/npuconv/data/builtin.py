@@ -16,8 +16,7 @@ from npuconv.data.model_inputs import is_quantity
 from npuconv.data.normalizations import IMAGE_CHANNELS, asked_for, normalization_of
 from npuconv.data.pictures import image_layout, reads_images
 from npuconv.errors import UsageError
-from npuconv.model import query
-from npuconv.model.core import Model
+from npuconv.model import Model, query
 from npuconv.schemas import quality
 
 Pictures = Literal["photographs", "made-up", "none"]
@@ -99,12 +98,14 @@ def choose_builtin(
         unused = f"{keys.phrase}: not used, no input looks like images" if keys.phrase else ""
         return BuiltinData(keys, NUMBERS, _joined(_UNPROVEN, unused))
     spec, layout = specs[0], image_layout(specs[0])
+    has_brightness = spec.lengths[1 if layout == "nchw" else 3] == 4
     if "layout" in keys.model_fields_set and keys.layout != layout:
         text = f"--input-layout {keys.layout}: input {spec.name!r} is {spec.shape_text}"
         raise UsageError(text, hint=f"leave it out, or give {layout}")
-    kind: Pictures = "photographs" if pictures.are_photographs() else "made-up"
+    kind: Pictures = "photographs" if pictures.folder() else "made-up"
     phrase = "built-in photographs" if kind == "photographs" else "made-up pictures"
-    start, end = f"no calibration data: {phrase}", _about_channels(specs[0])
+    start = f"no calibration data: {phrase}"
+    end = "; the fourth channel is brightness" if has_brightness else ""
     caveat = "" if kind == "photographs" else f"{phrase} instead of data; {INSTALL}"
     if asked_for(keys) is not None:
         normalization_of(spec, keys)
@@ -112,7 +113,7 @@ def choose_builtin(
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
         return BuiltinData(keys, f"{start}; {text}{end}", _joined(text, caveat), None, kind)
-    guess = infer(model, specs[0], expected)
+    guess = infer(model, spec, expected)
     order = -1 if keys.color == "bgr" else 1  # options are in the order of the input
     mean, std = (
         numbers[::order] for numbers in (guess.normalization.mean, guess.normalization.std)
@@ -164,8 +165,3 @@ def _usual_inputs(model: Model) -> list[InputSpec]:
         quantity = is_quantity(tensor)
         specs.append(InputSpec(tensor.name, np.dtype(kind), dims, is_quantity=quantity))
     return specs
-
-
-def _about_channels(spec: InputSpec) -> str:
-    axis = 1 if image_layout(spec) == "nchw" else 3
-    return "; the fourth channel is brightness" if spec.lengths[axis] == 4 else ""

@@ -39,9 +39,7 @@ from npuconv.data.normalizations import (
 )
 from npuconv.data.pictures import draw, image_layout
 from npuconv.data.samples import InputSpec
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 
 Doubles = NDArray[np.float64]
 InTraining = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of channels in training
@@ -144,10 +142,6 @@ class _Evidence:
     reason: str
     odds: Mapping[PixelNormalization, float]
 
-    def favours(self, item: PixelNormalization) -> bool:
-        """Return whether this evidence alone makes no other normalization much likelier."""
-        return self.odds.get(item, 0.0) > max(self.odds.values()) - NORMALIZATION.reason_margin
-
 
 class Moments(NamedTuple):
     """Mean and variance of every channel of a tensor, float64 [C] each."""
@@ -174,7 +168,10 @@ def infer(
     if integers is not None:
         return Inferred(integers, 1.0, integers, (f"input {spec.name!r} is {spec.dtype}",))
     if pictures is None:
-        pictures = _drawn(spec)
+        layout, shape = image_layout(spec) or "", tuple(n or 1 for n in spec.lengths)[1:]
+        count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
+        pictures = np.stack([draw(shape, layout, k) for k in range(count)])
+        pictures = pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2)
     habits, evidence = _habits(model, spec, pictures.shape[1:]), _from_file(model, spec)
     first = first_convolution(model)
     moments = {} if first is None else _first_outputs(first, spec, pictures)
@@ -198,17 +195,13 @@ def infer(
     highest = max(odds.values())
     shares = {item: math.exp(value - highest) for item, value in odds.items()}
     order = sorted(KNOWN, key=lambda item: -shares[item])
-    reasons = [p.reason for p in (habits, *evidence) if p.reason and p.favours(order[0])]
-    share = shares[order[0]] / sum(shares.values())
-    return Inferred(order[0], share, order[1], tuple(reasons), model_odds, odds)
-
-
-def _drawn(spec: InputSpec) -> NDArray[np.float32]:
-    """Return drawn pictures of the size of an input, [N,C,H,W]."""
-    layout, shape = image_layout(spec) or "", tuple(n or 1 for n in spec.lengths)[1:]
-    count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
-    pictures = np.stack([draw(shape, layout, k) for k in range(count)])
-    return pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2)
+    best, share = order[0], shares[order[0]] / sum(shares.values())
+    reasons = tuple(
+        piece.reason
+        for piece in (habits, *evidence)  # evidence that makes no other normalization much likelier
+        if piece.odds.get(best, 0.0) > max(piece.odds.values()) - NORMALIZATION.reason_margin
+    )
+    return Inferred(best, share, order[1], tuple(filter(None, reasons)), model_odds, odds)
 
 
 def _habits(model: Model, spec: InputSpec, shape: tuple[int, ...]) -> _Evidence:
@@ -343,9 +336,9 @@ def _biases(first: Node, moments: Mapping[PixelNormalization, Moments]) -> list[
     weight, bias = (query.constant_input(first, k) for k in (1, 2))
     if weight is None or bias is None or not np.any(bias):
         return []
-    odds = {}
+    odds, size = {}, float(np.sqrt(np.mean(np.square(bias.astype(np.float64)))))
     for item, output in moments.items():
-        ratio = math.log(relative_bias(output, bias))
+        ratio = math.log(size / max(float(median(np.sqrt(output.variances))), _TINY))
         distance = (ratio - NORMALIZATION.bias_usual) / NORMALIZATION.bias_width
         odds[item] = NORMALIZATION.bias * math.log1p(distance**2)
         # Biases much larger than all outputs make a layer useless; small ones may just be small.
@@ -373,17 +366,6 @@ def _biases(first: Node, moments: Mapping[PixelNormalization, Moments]) -> list[
                 evidence.append(_Evidence(reason, {item: NORMALIZATION.mean_pixel}))
                 break
     return evidence
-
-
-def relative_bias(output: Moments | Statistics, biases: NDArray[np.generic] | None) -> float:
-    """Return the rms of a layer's biases over the median standard deviation of its output."""
-    spread = float(median(np.sqrt(output.variances)))
-    return 0.0 if biases is None else rms(biases) / max(spread, _TINY)
-
-
-def rms(values: NDArray[np.generic]) -> float:
-    """Return the root of the mean square."""
-    return float(np.sqrt(np.mean(np.square(np.asarray(values, np.float64)))))
 
 
 class TrainingShift(NamedTuple):

@@ -16,11 +16,10 @@ import numpy as np
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data.infer_normalization import KNOWN, Inferred, InTraining, infer, training_shift
 from npuconv.data.model_inputs import first_convolution, path_from_input
-from npuconv.data.normalizations import PixelNormalization, guess, image_axis
+from npuconv.data.normalizations import PixelNormalization, guess
+from npuconv.data.pictures import image_layout
 from npuconv.data.samples import InputSpec, Samples, spread
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.rules.context import NormalizationMismatch
 
 
@@ -133,10 +132,11 @@ def _compare_images(
     feeds = [samples[k] for k in spread(len(samples), BOUNDS.samples)]
     name, _ = path_from_input(first.inputs[0])
     array = feeds[0].get(name)
-    axis = None if array is None or array.dtype.kind != "f" else image_axis(array.shape)
-    if array is None or axis is None:
+    if array is None or array.dtype.kind != "f":
         return None
-    if any(node.op == "InstanceNormalization" for node in first.outputs[0].outputs):
+    spec = InputSpec(name, array.dtype, array.shape)
+    axis = {"nchw": 1, "nhwc": 3}.get(image_layout(spec) or "")
+    if axis is None or any(node.op == "InstanceNormalization" for node in first.outputs[0].outputs):
         return None
     arrays = [feed[name] for feed in feeds if feed[name].shape == array.shape]
     values = np.concatenate(arrays)
@@ -145,7 +145,6 @@ def _compare_images(
     if normalization is None or (is_grey and len(normalization.mean) > 1):
         return None
     pixels = np.moveaxis(normalization.undo(values, axis), axis, 1)
-    spec = InputSpec(name, array.dtype, array.shape)
     return ComparedImages(normalization, infer(model, spec, expected, pixels))
 
 

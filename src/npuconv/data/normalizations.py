@@ -88,16 +88,6 @@ _RANGES: tuple[tuple[PixelNormalization, tuple[float, float]], ...] = (
 )
 
 
-def image_axis(shape: tuple[int, ...]) -> int | None:
-    """Return the axis of the colours of a tensor that looks like images, else None."""
-    if len(shape) != 4:
-        return None
-    for axis, sides in ((1, (2, 3)), (3, (1, 2))):
-        if shape[axis] in IMAGE_CHANNELS and min(shape[k] for k in sides) > max(IMAGE_CHANNELS):
-            return axis
-    return None
-
-
 def _spread(numbers: tuple[float, ...], values: Floats, axis: int) -> Floats:
     """Lay out one number per channel to meet the values; an alpha channel gets the mean."""
     channels = values.shape[axis]

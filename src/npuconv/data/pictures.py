@@ -53,23 +53,19 @@ def folder() -> Path | None:
     return data if (data / _FILES[0]).exists() else None
 
 
-def are_photographs() -> bool:
-    """Return whether photographs are there."""
-    return folder() is not None
-
-
-def picture(number: int, size: Size, channels: int, seed: int = 0) -> Floats:
-    """Return one picture in 0..255, float32 [H,W,C], RGB.
+def draw(shape: tuple[int, ...], layout: str, number: int, *, seed: int = 0) -> Floats:
+    """Return one picture in 0..255, float32, RGB.
 
     Args:
+        shape: shape of the input without its batch; 1 channel is grey, the last of 4 brightness.
+        layout: ``nchw`` or ``nhwc``.
         number: number of the picture, from 0; no two are the same.
-        size: height and width.
-        channels: 1 for grey, 3; with 4 the last is brightness.
         seed: seed of crops and made pictures.
     """
-    where = folder()
-    draw = _draw if size[0] * size[1] <= MAX_KEPT_PIXELS else _draw.__wrapped__
-    return draw(number, size, channels, seed, where).astype(np.float32)
+    height, width, channels = (*shape[1:], shape[0]) if layout == "nchw" else shape
+    make = _draw if height * width <= MAX_KEPT_PIXELS else _draw.__wrapped__
+    pixels = make(number, (height, width), channels, seed, folder()).astype(np.float32)
+    return pixels.transpose(2, 0, 1) if layout == "nchw" else pixels
 
 
 @lru_cache(maxsize=64)
@@ -250,13 +246,11 @@ def open_synthetic(
         }
 
     number = min(SAMPLES, limit)
-    description, has_photographs = f"synthetic, seed {seed}", False
+    description = f"synthetic, seed {seed}"
     if reads_images(inputs):
-        has_photographs = are_photographs()
-        source = "built-in photographs" if has_photographs else "made-up pictures"
+        source = "built-in photographs" if folder() else "made-up pictures"
         description = f"{source}, {pixels.name if pixels else UNKNOWN_NORMALIZATION}"
-    is_made_up = pixels is None or not has_photographs
-    indices = tuple(range(number))
+    is_made_up, indices = pixels is None or folder() is None, tuple(range(number))
     return Samples(load, indices, description, synthetic=is_made_up, builtin=True)
 
 
@@ -293,13 +287,6 @@ def _make(
     numbers = range(number * shape[0], (number + 1) * shape[0])
     batch = [draw(shape[1:], layout, k, seed=seeds[0]) for k in numbers]
     return normalized(np.stack(batch), layout, pixels, keys.color).astype(spec.dtype)
-
-
-def draw(shape: tuple[int, ...], layout: str, number: int, *, seed: int = 0) -> Array:
-    """Return one RGB picture in 0..255, in the layout of an input without its batch."""
-    height, width, channels = (*shape[1:], shape[0]) if layout == "nchw" else shape
-    pixels = picture(number, (height, width), channels, seed)
-    return pixels.transpose(2, 0, 1) if layout == "nchw" else pixels
 
 
 def normalized(batch: Array, layout: str, pixels: PixelNormalization, color: str = "rgb") -> Array:

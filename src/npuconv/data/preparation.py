@@ -14,11 +14,6 @@ from npuconv.data.normalizations import PRESETS, asked_for
 from npuconv.errors import ModelError
 
 KEY = "npuconv.preprocess"  # key in the metadata of a model
-_WORDS = {
-    "given": "given to convert",
-    "inferred": "inferred by convert",
-    "guessed": "guessed by convert",
-}
 _MAX_SHOWN = 60  # characters of a record that cannot be read
 _MAX_SIDE = 2**13  # pixels of an image: a file of strangers may ask for more than memory holds
 # Far beyond any pixel, and far enough from the ends of float32 that their quotient is finite.
@@ -86,7 +81,8 @@ def read(model: onnx.ModelProto, name: str) -> Preparation | None:
         if pixels is not None and (pixels.mean, pixels.std) == (keys.mean, keys.std):
             keys = candidate
             break
-    origin = f"{_WORDS[entry.certainty]}, kept in {name}"
+    preposition = "to" if entry.certainty == "given" else "by"
+    origin = f"{entry.certainty} {preposition} convert, kept in {name}"
     return Preparation(keys, origin, entry.certainty == "guessed")
 
 

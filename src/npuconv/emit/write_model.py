@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import onnx
 
@@ -19,9 +19,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.split.builder import WrittenConv
-from npuconv.model import facts, save
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, facts, save
 from npuconv.rules import engine
 from npuconv.rules.checks.accumulator_overflow import accumulator_overflow
 from npuconv.version import __version__
@@ -58,17 +56,13 @@ class EmittedModel:
         legal: the float model, with the rewrites of emission and the findings on rounded weights.
         model: the graph of the written model.
         proto: the written model as ONNX.
-        int8_names: name of the int8 tensor by its float tensor.
-        notes: text for the report on a layer, by node label.
-        scales: scales of int8 inputs and outputs, by name.
+        emission: names of int8 tensors, notes and scales, after the last pass.
     """
 
     legal: LegalModel
     model: Model
     proto: onnx.ModelProto
-    int8_names: Mapping[str, str] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
-    scales: Mapping[str, float] = field(default_factory=dict)
+    emission: Emission
 
 
 def emit_model(
@@ -96,7 +90,7 @@ def emit_model(
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     hosted = [node.name for node in copy.plan.passthrough if _stays_on_host(copy, node)]
     for phase in output_format.phases:
-        _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
+        manager.run_phase(copy.model, Phase(phase), copy.device, log, emission=emission)
     copy.log.extend(log)
     broken = engine.lint(copy.rule_context(), stage="lowered")
     for finding in broken:
@@ -106,9 +100,7 @@ def emit_model(
             raise InternalError(text, where=f"postcondition {finding.name}")
     proto = save.to_proto(copy.model, _metadata(copy, output_format, emission, hosted))
     legal = replace(legal, log=copy.log).with_findings(broken)
-    return EmittedModel(
-        legal, copy.model, proto, emission.int8_names, emission.notes, emission.scales
-    )
+    return EmittedModel(legal, copy.model, proto, emission)
 
 
 def _metadata(

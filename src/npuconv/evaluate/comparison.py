@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -484,11 +484,10 @@ def compare_conversion(
     """
     graph, samples = quantization.padded.graph, quantization.data.measured_on()
     float_model, layers = graph.proto(), layers_of(graph.model, graph.plan)
-    pairs = layer_pairs(
-        emitted.model, layers, quantization.oversampled, emitted.int8_names, emitted.notes
-    )
+    emission, oversampled = emitted.emission, quantization.oversampled
+    pairs = layer_pairs(emitted.model, layers, oversampled, emission.int8_names, emission.notes)
     try:
-        comparison = Comparison(float_model, emitted.proto, emitted.scales, pairs, layer_samples=1)
+        comparison = Comparison(float_model, emitted.proto, emission.scales, pairs, layer_samples=1)
         measured = comparison.measure(samples, lambda number, *_: step(number + 1, len(samples)))
     except executor.RuntimeRefusedError as error:
         try:
@@ -524,17 +523,12 @@ def accuracy_findings(
     if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
         return []
     is_exact = accuracy.sqnr_db is None and accuracy.cosine is not None
-    rows = tuple(_output_sqnr(accuracy))
-    measured = MeasuredError(
-        accuracy.sqnr_db, is_exact, accuracy.samples - accuracy.uncompared, rows, broken
+    rows = tuple(
+        OutputSqnr(row.name, row.sqnr_db, "" if row is output else output.name)
+        for output in accuracy.outputs
+        for row in (output, *output.parts)
+        if row.sqnr_db is not None
     )
+    number = accuracy.samples - accuracy.uncompared
+    measured = MeasuredError(accuracy.sqnr_db, is_exact, number, rows, broken)
     return engine.lint(legal.rule_context(measured=measured), stage="measured")
-
-
-def _output_sqnr(accuracy: quality.Accuracy) -> Iterator[OutputSqnr]:
-    for output in accuracy.outputs:
-        if output.sqnr_db is not None:
-            yield OutputSqnr(output.name, output.sqnr_db)
-        for part in output.parts:
-            if part.sqnr_db is not None:
-                yield OutputSqnr(part.name, part.sqnr_db, output.name)

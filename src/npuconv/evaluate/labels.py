@@ -46,9 +46,9 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
             f"{file}: names image files, and the samples are none", hint="give .npy or .npz"
         )
     paths = {image.absolute() for image in images}
-    depth = next(n for n in count(1) if len({_path_end(path, n) for path in paths}) == len(paths))
+    depth = next(n for n in count(1) if len({path.parts[-n:] for path in paths}) == len(paths))
     table = _read_table(file, depth)
-    path_ends = [_path_end(image.absolute(), depth) for image in images]
+    path_ends = [image.absolute().parts[-depth:] for image in images]
     missing = ["/".join(path_end) for path_end in path_ends if path_end not in table]
     if missing:
         names = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
@@ -64,17 +64,15 @@ def notes_without_labels(
     """Return the notes; if labels are read from the samples file, do not list them as ignored."""
     if path is None or data is None or Path(path).resolve() != Path(data).resolve():
         return list(notes)
-    return [note for note in map(_without_labels, notes) if note]
-
-
-def _without_labels(note: str) -> str:
-    """Delete the name of the labels in a note; return an empty text if it names no more arrays."""
-    names = note.removeprefix(IGNORED).split(", ")
-    label = next((repr(key) for key in _KEYS if repr(key) in names), "")
-    if not label or not note.startswith(IGNORED):
-        return note
-    names = [name for name in names if name != label]
-    return IGNORED + ", ".join(names) if names else ""
+    remaining = []
+    for note in notes:
+        names = note.removeprefix(IGNORED).split(", ")
+        label = next((repr(key) for key in _KEYS if repr(key) in names), "")
+        if not label or not note.startswith(IGNORED):
+            remaining.append(note)
+        elif others := [name for name in names if name != label]:
+            remaining.append(IGNORED + ", ".join(others))
+    return remaining
 
 
 def _read_array(file: Path) -> Labels:
@@ -106,11 +104,6 @@ def _images(data: Path) -> list[Path]:
     return [data] if data.suffix.lower() in IMAGES else []
 
 
-def _path_end(path: PurePath, depth: int) -> tuple[str, ...]:
-    """Return the last parts of a path, the file name included."""
-    return path.parts[-depth:]
-
-
 def _read_table(file: Path, depth: int) -> dict[tuple[str, ...], int]:
     """Read classes by the last parts of paths; a first line without a number is a heading."""
     separator = "," if file.suffix.lower() == ".csv" else "\t"
@@ -129,7 +122,7 @@ def _read_table(file: Path, depth: int) -> dict[tuple[str, ...], int]:
                 syntax = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
                 raise CalibrationError(f"{file}:{number}: not {syntax}: {','.join(row)}") from None
             continue
-        earlier = classes.setdefault(_path_end(PurePath(name), depth), label)
+        earlier = classes.setdefault(PurePath(name).parts[-depth:], label)
         if earlier != label:
             raise CalibrationError(
                 f"{file}:{number}: {name} is of class {label}, and of class {earlier} before",

@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from numpy.typing import ArrayLike, NDArray
+from pydantic import ConfigDict, Field, TypeAdapter
 
-from npuconv.arithmetic.encoding import dequantize
+from npuconv.arithmetic.encoding import decimals, dequantize
 from npuconv.errors import ModelError
-from npuconv.model import nhwc, query
-from npuconv.model.core import Model
+from npuconv.model import Model, nhwc, query
 from npuconv.model.proto import Links, attributes_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
@@ -35,18 +34,28 @@ _LAYERS = {"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMat
 Array = NDArray[Any]
 
 
+_Scale = Annotated[float, Field(gt=0, le=float(np.finfo(np.float32).max), allow_inf_nan=False)]
+_Zero = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+
 @dataclass(frozen=True)
 class LayerPair:
-    """Output of one layer: its tensors in both models, with scale and layout."""
+    """Output of one layer: its tensors in both models, with scale and layout.
+
+    The fields are the keys of its entry in the metadata; reading an entry checks the bounds.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     name: str  # name of the convolution in the user's model
     tensor: str  # name of its output in the float model
     stored: str  # name of its int8 output in the converted model
-    scale: float | Array  # scale of the int8 output, or a scale for each channel
-    zero_point: int | Array = 0
+    # Scale of the int8 output, or a scale for each channel.
+    scale: _Scale | Annotated[list[_Scale], Field(min_length=1)]
+    zero_point: _Zero | Annotated[list[_Zero], Field(min_length=1)] = 0
     note: str = ""
     channels_last: bool = False  # whether the channels are last in the converted model
-    axis: int = 1  # axis of the channels in the float model
+    axis: Annotated[int, Field(ge=0)] = 1  # axis of the channels in the float model
 
 
 def numbers(layer: LayerPair, stored: Array) -> Array:
@@ -58,12 +67,13 @@ def numbers(layer: LayerPair, stored: Array) -> Array:
     if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
     counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
+    channels = stored.shape[layer.axis] if 0 <= layer.axis < stored.ndim else 0
     # A tensor that is the mean of copies is float.
-    if stored.dtype.kind not in "iuf" or counts - {_channels(layer, stored)}:
-        raise _misfit(
-            layer,
-            f"{layer.stored!r} is {stored.dtype} of shape {list(stored.shape)}, but has "
-            f"{max(counts, default=1)} scales in the int8 model",
+    if stored.dtype.kind not in "iuf" or counts - {channels}:
+        raise ModelError(
+            f"layer {layer.name!r}: {layer.stored!r} is {stored.dtype} of shape "
+            f"{list(stored.shape)}, but has {max(counts, default=1)} scales in the int8 model",
+            hint="its metadata does not fit it: convert the model again",
         )
     axis = None if np.size(layer.scale) == np.size(layer.zero_point) == 1 else layer.axis
     scale, zero = (
@@ -72,58 +82,23 @@ def numbers(layer: LayerPair, stored: Array) -> Array:
     return np.asarray(dequantize(stored, scale, zero, axis))
 
 
-def _channels(layer: LayerPair, values: Array) -> int:
-    return values.shape[layer.axis] if 0 <= layer.axis < values.ndim else 0
-
-
-def _misfit(layer: LayerPair, problem: str) -> ModelError:
-    hint = "its metadata does not fit it: convert the model again"
-    return ModelError(f"layer {layer.name!r}: {problem}", hint=hint)
-
-
 def record(layers: Iterable[LayerPair]) -> str:
     """Return the text of layers for the metadata of a converted model."""
 
-    def entry(layer: LayerPair) -> dict[str, Any]:
-        scales = [float(str(s)) for s in np.ravel(np.asarray(layer.scale, np.float32))]
-        zeros = np.ravel(np.asarray(layer.zero_point)).tolist()
-        optional = {
-            "note": (layer.note, ""),
-            "channels_last": (layer.channels_last, False),
-            "axis": (layer.axis, 1),
-        }
-        return {
-            "name": layer.name,
-            "tensor": layer.tensor,
-            "stored": layer.stored,
-            "scale": scales[0] if len(set(scales)) == 1 else scales,
-            "zero_point": zeros[0] if len(set(zeros)) == 1 else zeros,
-            **{key: value for key, (value, default) in optional.items() if value != default},
-        }
+    def plain(values: ArrayLike) -> Any:
+        listed = decimals(np.ravel(values))
+        return listed[0] if len(set(listed)) == 1 else listed
 
-    return json.dumps([entry(layer) for layer in layers], separators=(",", ":"))
+    defaults = {"note": "", "channels_last": False, "axis": 1}
+    entries = []
+    for layer in layers:
+        scale, zero = plain(layer.scale), plain(layer.zero_point)
+        entry = {**vars(layer), "scale": scale, "zero_point": zero}
+        entries.append({key: x for key, x in entry.items() if x != defaults.get(key)})
+    return json.dumps(entries, separators=(",", ":"))
 
 
-_Scale = Annotated[float, Field(gt=0, le=float(np.finfo(np.float32).max), allow_inf_nan=False)]
-_Zero = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-
-
-class _Entry(BaseModel):
-    """Layer as noted in the metadata."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    name: str
-    tensor: str
-    stored: str
-    scale: _Scale | Annotated[list[_Scale], Field(min_length=1)]
-    zero_point: _Zero | Annotated[list[_Zero], Field(min_length=1)] = 0
-    note: str = ""
-    channels_last: bool = False
-    axis: Annotated[int, Field(ge=0)] = 1
-
-
-_ENTRIES = TypeAdapter(list[_Entry])
+_ENTRIES = TypeAdapter(list[LayerPair])
 _SCALE = TypeAdapter(_Scale)
 
 
@@ -143,13 +118,11 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
     metadata = {entry.key: entry.value for entry in int8_model.metadata_props}
     if KEY in metadata or "npuconv.version" in metadata:
         try:
-            entries = _ENTRIES.validate_json(metadata.get(KEY, "[]"))
+            layers = _ENTRIES.validate_json(metadata.get(KEY, "[]"))
         except ValueError:  # the record is edited, or too old to read
-            entries = []
-        layers = [LayerPair(**entry.model_dump()) for entry in entries]
+            layers = []
     else:
-        floats = Links(float_model.graph)
-        layers = [_behind_activation(layer, floats) for layer in _inferred_layers(int8_model)]
+        layers = list(_inferred_layers(int8_model, Links(float_model.graph)))
     tensors = {name for node in float_model.graph.node for name in node.output}
     stored = {name for node in int8_model.graph.node for name in node.output}
     layers = [layer for layer in layers if layer.stored in stored]
@@ -159,8 +132,11 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
     )
 
 
-def _inferred_layers(model: onnx.ModelProto) -> Iterator[LayerPair]:
-    """Yield integer tensors that end a layer, with the scale in the graph."""
+def _inferred_layers(model: onnx.ModelProto, floats: Links) -> Iterator[LayerPair]:
+    """Yield integer tensors that end a layer, with the scale in the graph.
+
+    The float layer includes its Relu if the zero point is the lowest integer, which saturates.
+    """
     graph = Links(model.graph)
     for node in model.graph.node:
         if node.op_type not in _LAYERS:
@@ -182,17 +158,13 @@ def _inferred_layers(model: onnx.ModelProto) -> Iterator[LayerPair]:
             zeros = np.zeros((), np.int8) if zero is None else zero
             ending = next((ending for ending in _ENDINGS if stored.endswith(ending)), "")
             tensor = stored.removesuffix(ending)
-            yield LayerPair(node.name or last, tensor, stored, scale, zeros, axis=int(axis))
-
-
-def _behind_activation(layer: LayerPair, floats: Links) -> LayerPair:
-    """Return the layer with its Relu if its zero point is the lowest integer: it saturates."""
-    zeros = np.asarray(layer.zero_point)
-    reader = floats.sole_consumer(layer.tensor)
-    if reader is None or reader.op_type not in _ACTIVATIONS:
-        return layer
-    saturates = (zeros == np.iinfo(zeros.dtype).min).all()
-    return replace(layer, tensor=reader.output[0]) if saturates else layer
+            activation = floats.sole_consumer(tensor)
+            saturates = (zeros == np.iinfo(zeros.dtype).min).all()
+            if saturates and activation is not None and activation.op_type in _ACTIVATIONS:
+                tensor = activation.output[0]
+            yield LayerPair(
+                node.name or last, tensor, stored, decimals(scale), decimals(zeros), axis=int(axis)
+            )
 
 
 def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, float]:
@@ -260,23 +232,12 @@ def layer_pairs(
     pairs = []
     for name, label, tensor, node in layers:
         if tensor in stored:
-            pair = LayerPair(
-                name=name,
-                tensor=tensor,
-                stored=stored[tensor],
-                scale=encodings[tensor].scales,
-                zero_point=encodings[tensor].zeros,
-                note=notes.get(label, ""),
-                channels_last=stored[tensor] in last,
-            )
-            pairs.append(pair)
-        if node in times:
-            pair = LayerPair(
-                name=name,
-                tensor=tensor,
-                stored=tensor,  # the mean of the copies, which the host takes in float
-                scale=1.0,
-                note=f"the mean of {times[node]} copies",
-            )
-            pairs.append(pair)
+            result, encoding = stored[tensor], encodings[tensor]
+            pairs.append(LayerPair(
+                name, tensor, result, decimals(encoding.scales), decimals(encoding.zeros),
+                note=notes.get(label, ""), channels_last=result in last,
+            ))  # fmt: skip
+        if node in times:  # the host takes the mean of the copies in float
+            note = f"the mean of {times[node]} copies"
+            pairs.append(LayerPair(name, tensor, tensor, scale=1.0, note=note))
     return pairs

@@ -6,9 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from npuconv.config import Options
 from npuconv.data import Samples, Source, open_samples, preparation, takes_images
@@ -167,8 +169,12 @@ def choose_samples(
         samples = replace(samples, description=description, notes=notes)
     default = SAMPLES
     if labels is not None:
-        _check_count(samples, labels, specs[0].batch)
-        default = len(samples)
+        default, batch = len(samples), specs[0].batch
+        if samples.synthetic:
+            raise CalibrationError("labels need samples", hint="give them with --data")
+        if len(samples) != len(labels) // batch:
+            text = f"{len(labels)} labels, but {len(samples)} samples in {samples.description}"
+            raise CalibrationError(text + (f" of {batch} rows each" if batch > 1 else ""))
     places = spread(len(samples), default if limit is None else limit)
     return replace(samples, indices=tuple(samples.indices[k] for k in places)), assumed
 
@@ -179,11 +185,17 @@ def rows(samples: Samples, number: int, batch: int) -> Sequence[int]:
     return range(first, first + batch)
 
 
-def _check_count(samples: Samples, labels: Labels, batch: int) -> None:
-    if samples.synthetic:
-        raise CalibrationError("labels need samples", hint="give them with --data")
-    if len(samples) != len(labels) // batch:
-        raise CalibrationError(
-            f"{len(labels)} labels, but {len(samples)} samples in {samples.description}"
-            + (f" of {batch} rows each" if batch > 1 else "")
-        )
+def concatenate_samples(name: str, arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate the values of a tensor for several samples.
+
+    Raises:
+        CalibrationError: the samples are of different sizes.
+    """
+    for array in arrays:
+        if array.shape[1:] != arrays[0].shape[1:]:
+            raise CalibrationError(
+                f"samples of different sizes: {name!r} has shape {list(arrays[0].shape)} with one "
+                f"and {list(array.shape)} with another",
+                hint="give samples of one size, or --samples 1",
+            )
+    return np.concatenate(arrays) if arrays[0].ndim else np.stack(arrays)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,9 @@ from npuconv import executor, yamlio
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
 from npuconv.data import Feed, Source, preparation
-from npuconv.errors import CalibrationError, ModelError
+from npuconv.errors import ModelError
 from npuconv.evaluate.integer_form import in_integers
-from npuconv.evaluate.pairs import Opened, choose_samples, open_model
+from npuconv.evaluate.pairs import Opened, choose_samples, concatenate_samples, open_model
 from npuconv.evaluate.simulator import as_float
 from npuconv.schemas.split import MANIFEST, CrossingTensor, Manifest, PartEntry
 
@@ -74,7 +73,13 @@ def run_parts(
     sessions = [_open(folder, part) for part in manifest.parts]
     interface = _interface(manifest)
     feeds, _ = choose_samples((interface, interface), data, make_options(options), samples, None)
-    reference = None if whole is None else _open_whole(whole, manifest)
+    reference = None
+    if whole is not None:
+        unsplit = open_model(whole)
+        if unsplit.sha256 != manifest.model.sha256:
+            text = f"is not the model that the folder was written from ({manifest.model.name})"
+            raise ModelError(f"{unsplit.name}: {text}", hint="give that one, or split this one")
+        reference = _session(in_integers(unsplit).proto, unsplit.name, optimize=False)
     rows: list[dict[str, Array]] = []
     differences = dict.fromkeys(manifest.outputs, 0)
     for number, feed in enumerate(feeds):
@@ -83,7 +88,7 @@ def run_parts(
         for name, values in ({} if reference is None else reference.run(stored)).items():
             differences[name] += _count_differences(rows[-1][name], values)
         progress("samples", number + 1, len(feeds))
-    outputs = {name: _concatenated(name, rows) for name in manifest.outputs}
+    outputs = {n: concatenate_samples(n, [row[n] for row in rows]) for n in manifest.outputs}
     return Ran(outputs, len(feeds), feeds.description, None if reference is None else differences)
 
 
@@ -151,22 +156,6 @@ def _session(model: onnx.ModelProto, name: str, *, optimize: bool) -> executor.S
         raise ModelError(f"{name}: onnxruntime does not load it: {error}") from None
 
 
-def _open_whole(source: str | Path | onnx.ModelProto, manifest: Manifest) -> executor.Session:
-    """Load the model that was split.
-
-    Raises:
-        ModelError: it is another one.
-    """
-    opened = open_model(source)
-    if opened.sha256 != manifest.model.sha256:
-        raise ModelError(
-            f"{opened.name}: is not the model that the folder was written from "
-            f"({manifest.model.name})",
-            hint="give that one, or split this one",
-        )
-    return _session(in_integers(opened).proto, opened.name, optimize=False)
-
-
 def _interface(manifest: Manifest) -> Opened:
     """Return a model of the inputs alone, all of them numbers, to choose samples for it."""
     rows = {tensor.name: tensor for tensor in manifest.tensors}
@@ -198,13 +187,9 @@ def _takes_integers(tensor: CrossingTensor) -> bool:
 
 def _quantized(manifest: Manifest, feed: Feed) -> dict[str, Array]:
     """Return a sample as the model takes it: integers where its inputs are int8."""
-    scales = {t.name: t.scale for t in manifest.tensors if _takes_integers(t)}
-    sample = {}
-    for name, values in feed.items():
-        scale = scales.get(name)
-        usable = isinstance(scale, float) and math.isfinite(scale) and scale > 0
-        sample[name] = quantize(values, scale) if usable else values  # type: ignore[arg-type]
-    return sample
+    rows = (tensor for tensor in manifest.tensors if _takes_integers(tensor))
+    scales = {row.name: row.scale for row in rows if isinstance(row.scale, float)}
+    return {n: quantize(x, scales[n]) if n in scales else x for n, x in feed.items()}
 
 
 def _run(
@@ -230,14 +215,3 @@ def _count_differences(values: Array, reference: Array) -> int:
     bits = [np.ascontiguousarray(a).reshape(-1).view(np.uint8).reshape(-1, size)
             for a in (values, reference)]  # fmt: skip
     return int((bits[0] != bits[1]).any(axis=1).sum())
-
-
-def _concatenated(name: str, rows: list[dict[str, Array]]) -> Array:
-    """Concatenate the samples of an output, which must have one size."""
-    values = [row[name] for row in rows]
-    if any(value.shape[1:] != values[0].shape[1:] for value in values):
-        raise CalibrationError(
-            f"samples of different sizes: output {name!r} differs in shape",
-            hint="give samples of one size, or --samples 1",
-        )
-    return np.concatenate(values) if values[0].ndim else np.stack(values)

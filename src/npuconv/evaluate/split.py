@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv import executor, files
+from npuconv.arithmetic import gemmlowp
+from npuconv.arithmetic.device import shifts
+from npuconv.arithmetic.encoding import decimals
 from npuconv.data import preparation
 from npuconv.emit import int32_sums
 from npuconv.errors import ModelError
-from npuconv.evaluate import packed
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
@@ -31,10 +33,15 @@ from npuconv.evaluate.subgraphs import (
 from npuconv.evaluate.vectors import device_layers, target_of
 from npuconv.model import save
 from npuconv.model.proto import Links, reads
+from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.schemas import split as schema
+from npuconv.schemas.report import Tool
+from npuconv.target.description import Requantize
 from npuconv.version import __version__
 
 WEIGHTS = "weights.bin"
+_ALIGNMENT = 16  # bytes; each array begins at a multiple, for vector loads
+_FLOAT_BITS = 31  # bits of the multipliers that represent float factors
 # Operator -> places of the scales of its input and of its output among its inputs.
 _QPARAMS = {
     "QuantizeLinear": (None, 1),
@@ -86,10 +93,10 @@ def split(
         entries = [_write_part(opened, folder, k, part, types) for k, part in enumerate(parts)]
         owner = {proto.graph.node[n].output[0]: e.file for p, e in zip(parts, entries, strict=True)
                  for n in p.nodes}  # fmt: skip
-        rows, data = packed.pack(layers, owner, how)
+        rows, data = _pack(layers, owner, how)
         files.write(folder / WEIGHTS, data)
         manifest = schema.Manifest(
-            tool=schema.SplitTool(name="npuconv", version=__version__),
+            tool=Tool(version=__version__),
             model=schema.SplitSource(name=opened.name, sha256=opened.sha256),
             target=schema.SplitSource(name=chip.name, sha256=chip.sha256),
             requantize=str(how),
@@ -100,14 +107,80 @@ def split(
             parts=tuple(entries),
             tensors=_crossing_tensors(opened, parts, types),
             layers=tuple(rows),
-            weights=schema.PackedFile(file=WEIGHTS, bytes=len(data), sha256=_digest(data)),
+            weights=schema.PackedFile(
+                file=WEIGHTS, bytes=len(data), sha256=hashlib.sha256(data).hexdigest()
+            ),
         )
         files.write(folder / schema.MANIFEST, manifest.model_dump_json(indent=1) + "\n")
     return Split(manifest, folder)
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _pack(
+    layers: Sequence[IntegerConv], owner: Mapping[str, str], how: Requantize
+) -> tuple[list[schema.LayerEntry], bytes]:
+    """Pack weights, biases, factors, multipliers and shifts of all layers.
+
+    Returns:
+        A row for each layer, and the content of the file.
+
+    Raises:
+        ModelError: a factor that the shifts of the device cannot express.
+    """
+    data, rows = bytearray(), []
+    for layer in layers:
+        places = {}
+        for name, array in _arrays(layer, how).items():
+            data += bytes(-len(data) % _ALIGNMENT)
+            places[name] = schema.Packed(
+                dtype=array.dtype.name, shape=array.shape, offset=len(data), bytes=array.nbytes
+            )
+            data += array.astype(array.dtype.newbyteorder("<")).tobytes()
+        row = schema.LayerEntry(
+            name=layer.name,
+            part=owner[layer.result],
+            input=layer.source,
+            output=layer.result,
+            group=layer.group,
+            kernel_shape=layer.weight.shape[2:],
+            strides=tuple(layer.strides),
+            dilations=tuple(layer.dilations),
+            pads=tuple(layer.pads),
+            layout="nhwc" if layer.channels_last else "nchw",
+            input_scale=decimals(layer.x_scale.reshape(())),
+            input_zero_point=decimals(layer.x_zero.reshape(())),
+            output_scale=decimals(layer.y_scale.reshape(())),
+            output_zero_point=decimals(layer.y_zero.reshape(())),
+            arrays=places,
+        )
+        rows.append(row)
+    return rows, bytes(data)
+
+
+def _arrays(layer: IntegerConv, how: Requantize) -> dict[str, Array]:
+    """Return the integers of a layer: weight [M, C/group, kernel], the others [M].
+
+    ``factor`` is the float32 multiplier of the accumulator; ``multiplier / 2**shift`` is the same
+    in integers: the integers of the device if it multiplies by integers, else the nearest of 31
+    bits. For a device that multiplies in float, a factor that is not positive has multiplier 0.
+    """
+    weight, factors = layer.weight, layer.factors
+    if how.kind == "gemmlowp":
+        pair = gemmlowp.multipliers(*layer.scales)
+        multiplier, shift = pair.multiplier, gemmlowp.MULTIPLIER_BITS - pair.exponent
+    else:
+        bits = how.multiplier_bits if how.kind == "shift" else _FLOAT_BITS
+        usable = factors > 0 if how.kind == "float" else np.ones(len(factors), bool)
+        rounded = shifts(np.where(usable, factors, 1), bits=bits, max_shift=how.max_shift)
+        multiplier, shift = np.where(usable, rounded.multiplier, 0), rounded.shift
+    by_channel = {
+        "weight_zero_point": layer.w_zero.reshape(-1),
+        "bias": layer.offsets.astype(np.int32),
+        "factor": factors,
+        "multiplier": np.asarray(multiplier, np.int32),
+        "shift": np.asarray(shift, np.int32),
+    }
+    rows = {key: np.broadcast_to(values, len(weight)) for key, values in by_channel.items()}
+    return {"weight": weight, **rows}
 
 
 def _write_part(
@@ -125,7 +198,7 @@ def _write_part(
     return schema.PartEntry(
         side=part.side,
         file=name,
-        sha256=_digest(save.to_bytes(proto)),
+        sha256=hashlib.sha256(save.to_bytes(proto)).hexdigest(),
         nodes=len(part.nodes),
         inputs=part.inputs,
         outputs=part.outputs,
@@ -210,8 +283,8 @@ def _crossing_tensor(
         dtype=dtype.name,
         shape=shape,
         bytes=int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize if complete else None,
-        scale=None if scale is None else packed.decimals(scale),
-        zero_point=None if zero is None else packed.decimals(zero),
+        scale=None if scale is None else decimals(np.squeeze(scale)),
+        zero_point=None if zero is None else decimals(np.squeeze(zero)),
     )
 
 

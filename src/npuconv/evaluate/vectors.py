@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 
 from npuconv import executor, files
 from npuconv.arithmetic import device, gemmlowp
-from npuconv.arithmetic.encoding import quantize
+from npuconv.arithmetic.encoding import decimals, quantize
 from npuconv.arithmetic.rescaling import Rescaling
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.config import make_options
@@ -25,10 +25,10 @@ from npuconv.data import Samples, Source
 from npuconv.data.archives import npz
 from npuconv.emit.int8_operators import Int8Operator, listed_operators
 from npuconv.emit.int32_sums import with_layers
-from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
+from npuconv.errors import ModelError, TargetError, UsageError
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
-from npuconv.evaluate.pairs import Opened, choose_samples, open_model
+from npuconv.evaluate.pairs import Opened, choose_samples, concatenate_samples, open_model
 from npuconv.evaluate.simulator import REQUANTIZE_KEY, as_float
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
@@ -167,15 +167,7 @@ def _run(
                 values[name].append(stored[name])
     except executor.RuntimeRefusedError as error:
         raise ModelError(f"{opened.name}: onnxruntime does not run it: {error}") from None
-    for name, (first, *more) in values.items():
-        for array in more:
-            if array.shape[1:] != first.shape[1:]:
-                raise CalibrationError(
-                    f"samples of different sizes: {name!r} has shape {list(first.shape)} with one "
-                    f"and {list(array.shape)} with another",
-                    hint="give samples of one size, or --samples 1",
-                )
-    return {name: np.concatenate(arrays) for name, arrays in values.items()}
+    return {name: concatenate_samples(name, arrays) for name, arrays in values.items()}
 
 
 def _write_layer(
@@ -214,8 +206,8 @@ def _write_layer(
             "layout": "nhwc" if layer.channels_last else "nchw",
         },
         "arrays": {key: [str(a.dtype), list(a.shape)] for key, a in sorted(arrays.items())},
-        "scales": {key: _numbers(a) for key, a in scales.items()},
-        "zero_points": {key: _numbers(a) for key, a in zeros.items()},
+        "scales": {key: decimals(a) for key, a in scales.items()},
+        "zero_points": {key: decimals(a) for key, a in zeros.items()},
         "mismatches": int((y != values[layer.result]).sum()),
     }
 
@@ -246,14 +238,6 @@ def _write_operator(
         "sha256": hashlib.sha256(data).hexdigest(),
         "mismatches": int((y != values[operator.result]).sum()),
     }
-
-
-def _numbers(values: Array) -> Any:
-    """Return decimals that round to the same float32, or integers; a number for a scalar."""
-    if values.dtype.kind != "f":
-        return values.tolist()
-    listed = [float(str(value)) for value in values.reshape(-1)]
-    return listed[0] if values.ndim == 0 else listed
 
 
 def simulate(layer: IntegerConv, x: Array, chip: Target) -> Array:

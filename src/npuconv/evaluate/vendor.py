@@ -89,15 +89,17 @@ def judge(
                 gaps.append(np.rint(np.abs(values - ours[name]) / steps[name]).ravel())
         step = float(np.max(steps[name])) if name in steps else None
         outputs.append(_output(name, stats, step, np.concatenate(gaps)))
-    nodes = _node_names(model.proto)
+    protos = model.proto.graph.node  # a tool may name a node by its output
+    nodes = {output: node.name for node in protos for output in node.output if output}
+    nodes |= {node.name: node.name for node in protos if node.name}
     layers = tuple(
         schema.VendorLayer(name=_nearest(name, nodes), op_type=op, device=device, reason=reason)
         for name, op, device, reason in answer.layers
     )
-    devices = Counter(layer.device for layer in layers)
+    devices = Counter(answer.devices or (layer.device for layer in layers))
     if answer.default_device:
         listed = {layer.name for layer in layers}
-        devices[answer.default_device] += sum(n.name not in listed for n in model.proto.graph.node)
+        devices[answer.default_device] += sum(node.name not in listed for node in protos)
     words = [word.rstrip(".:!") for word in _WORD.findall(answer.message)]
     names = ", ".join(dict.fromkeys(nodes[w] for w in words if nodes.get(w, w) != w))
     return schema.VendorReport(
@@ -153,13 +155,13 @@ def _with_shapes(model: Opened, feed: Feed) -> tuple[bytes, str]:
     proto, open_inputs = onnx.ModelProto(), []
     proto.CopyFrom(model.proto)
     for info in proto.graph.input:
-        shape = info.type.tensor_type.shape
-        if info.name in feed and not all(dim.dim_value > 0 for dim in shape.dim):
+        dims = info.type.tensor_type.shape.dim
+        if info.name in feed and not all(dim.dim_value > 0 for dim in dims):
             lengths = np.shape(feed[info.name])
             open_inputs.append(f"{info.name} {list(lengths)}")
-            del shape.dim[:], proto.graph.value_info[:]  # these were inferred from open extents
-            for length in lengths:
-                shape.dim.add(dim_value=length)
+            kind = info.type.tensor_type.elem_type
+            info.CopyFrom(onnx.helper.make_tensor_value_info(info.name, kind, lengths))
+            del proto.graph.value_info[:]  # these were inferred from open extents
     try:
         return proto.SerializeToString(deterministic=True), ", ".join(open_inputs)
     except ValueError:
@@ -176,13 +178,6 @@ def _output(name: str, stats: Stats, step: float | None, gaps: np.ndarray) -> sc
     return schema.VendorOutput(
         name=name, step=step, differences=differences, largest=largest, **stats.errors()
     )
-
-
-def _node_names(model: onnx.ModelProto) -> dict[str, str]:
-    """Return the name of a node by its name, and by the names of its outputs."""
-    nodes = model.graph.node
-    outputs = {output: node.name for node in nodes for output in node.output if output}
-    return outputs | {node.name: node.name for node in nodes if node.name}
 
 
 def _nearest(name: str, nodes: Mapping[str, str]) -> str:

@@ -14,11 +14,11 @@ import onnx
 from npuconv import executor
 from npuconv.amounts import count
 from npuconv.config import make_options
-from npuconv.data import Feed, Samples, Source
+from npuconv.data import Feed, Source
 from npuconv.data.pictures import UNKNOWN_NORMALIZATION
-from npuconv.errors import ModelError
+from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate import matching
-from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, Stats
+from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Stats
 from npuconv.evaluate.explicit_conversions import find_faults
 from npuconv.evaluate.labels import Score, check_scores, notes_without_labels, read_labels
 from npuconv.evaluate.matching import LayerPair
@@ -81,6 +81,8 @@ def verify(  # noqa: PLR0913 - one keyword per flag
         CalibrationError: samples or labels that cannot be used.
     """
     settings = make_options(options)
+    if vendor_python is not None and vendor is None:
+        raise UsageError("--vendor-python needs --vendor")
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
     before, after = open_model(float_model), open_int8(int8_model)
@@ -133,7 +135,12 @@ def verify(  # noqa: PLR0913 - one keyword per flag
         _layer(layer, stats, modules)
         for layer, stats in zip(comparison.layers, measured.layers, strict=True)
     )
-    warnings += _warnings(feeds, assumed, measured)
+    if feeds.synthetic:
+        is_unknown = feeds.description.endswith(UNKNOWN_NORMALIZATION)
+        warnings += (UNNORMALIZED if is_unknown else SYNTHETIC,)
+    broken = measured.sample_numbers and measured.total.cosine is None
+    causes = (assumed, "an output is all zeros or not finite" * bool(broken), measured.refusal)
+    warnings += (*filter(None, causes), *measured.left_out, *feeds.notes)
     if after.tflite is None and (faults := list(find_faults(after.proto))):
         refused = count(len(faults), "conversion")
         warnings += (f"compilers of devices refuse {refused}: {faults[0]}",)
@@ -194,12 +201,3 @@ def _layer(layer: LayerPair, stats: Stats, modules: Mapping[str, str]) -> schema
         int8_range=ranges[1],
         **stats.errors(),
     )
-
-
-def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, ...]:
-    unnormalized = samples.description.endswith(UNKNOWN_NORMALIZATION)
-    texts = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
-    texts += [assumed] if assumed else []
-    if measured.sample_numbers and measured.total.cosine is None:
-        texts.append("an output is all zeros or not finite")
-    return (*texts, *filter(None, [measured.refusal]), *measured.left_out, *samples.notes)

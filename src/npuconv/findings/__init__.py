@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -55,10 +55,6 @@ class Finding:
     def key(self) -> tuple[str, tuple[str, ...]]:
         """Key that identifies the same finding before and after rewriting."""
         return (self.code, self.origin)
-
-    def with_status(self, status: Status, **changes: str) -> Finding:
-        """Return the same finding with another status."""
-        return replace(self, status=status, **changes)  # type: ignore[arg-type]
 
 
 def sort_key(finding: Finding) -> tuple[int, str, str, str]:

@@ -117,11 +117,9 @@ def updated(
     new = (e.model_copy(update={"why": reasons.get((e.place, e.key), "")}) for e in findings)
     entries: dict[tuple[str, ...], Entry] = {}
     for entry in (*unchecked, *new):
-        previous = entries.setdefault((*entry.place, *entry.key), entry)
-        if previous is not entry:
-            entries[*entry.place, *entry.key] = previous.model_copy(
-                update={"count": previous.count + 1}
-            )
+        key = (*entry.place, *entry.key)
+        number = entries[key].count + 1 if key in entries else entry.count
+        entries[key] = entries.get(key, entry).model_copy(update={"count": number})
     return Baseline(findings=tuple(entries[key] for key in sorted(entries)))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.log import RefusalRecord, RewriteRecord
+from npuconv.legalize.selection import is_blocking
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 
@@ -69,7 +70,9 @@ class Tracker:
             number = max(last.get((pass_name, label), -1) for label in finding.origin or ("",))
             into = records[number].after if number >= 0 else _UNLOGGED.get(pass_name, "")
             findings.append(
-                finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
+                replace(
+                    finding, status=Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into
+                )
             )
         return findings
 
@@ -84,9 +87,8 @@ def explained(findings: Iterable[Finding], refusals: Iterable[RefusalRecord]) ->
     reasons = {r.node: r.reason for r in refusals if r.pass_name.startswith(_REWRITERS)}
     result = []
     for finding in findings:
-        remains = finding.severity == Severity.ERROR and finding.status == Status.REMAINING
         reason = reasons.get(finding.node, "")
-        if remains and reason and reason not in finding.message:
+        if is_blocking(finding) and reason and reason not in finding.message:
             finding = replace(finding, message=f"{finding.message}; not rewritten: {reason}")
         result.append(finding)
     return result

@@ -16,10 +16,9 @@ from npuconv.arithmetic.encoding import Encoding, quantize_weights
 from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.conv import block_diagonal, diagonal_blocks
 from npuconv.model.store import Store
-from npuconv.model.types import Node
 from npuconv.quantize.gptq import Factor, damping, factorize, gptq_with_best_steps
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.imported_scales import import_weights

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from npuconv.errors import UsageError
 
@@ -40,18 +41,6 @@ class Unreadable(NamedTuple):
     message: str  # the error in one line
 
 
-class _Renderer(Protocol):
-    """Interface of the module of a format."""
-
-    def render(self, report: Report) -> str: ...
-
-    def render_many(
-        self, reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
-    ) -> str: ...
-
-    def render_batch(self, batch: BatchReport, **links: str) -> str: ...
-
-
 def render(report: Report, format: str) -> str:
     """Render one report.
 
@@ -61,7 +50,7 @@ def render(report: Report, format: str) -> str:
     Raises:
         UsageError: there is no such format.
     """
-    return _renderer(format).render(report)
+    return str(_renderer(format).render(report))
 
 
 def render_many(
@@ -77,7 +66,7 @@ def render_many(
     Raises:
         UsageError: there is no such format.
     """
-    return _renderer(format).render_many(reports, unreadable)
+    return str(_renderer(format).render_many(reports, unreadable))
 
 
 def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
@@ -92,7 +81,7 @@ def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
         UsageError: there is no such format.
     """
     links = {"base": base} if format == "html" else {}
-    return _renderer(format).render_batch(batch, **links)
+    return str(_renderer(format).render_batch(batch, **links))
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
@@ -112,7 +101,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     return formats[suffix]
 
 
-def _renderer(format: str) -> _Renderer:
+def _renderer(format: str) -> ModuleType:
     if format not in FORMATS:
         raise UsageError(f"no report format '{format}'", hint=f"use one of {', '.join(FORMATS)}")
-    return cast(_Renderer, import_module(f"{__name__}.{format}"))
+    return import_module(f"{__name__}.{format}")

@@ -211,12 +211,6 @@ class PassRewrites(NamedTuple):
         return f"{text} ({missing} not measured)" if missing else text
 
 
-def by_pass(report: Report) -> tuple[PassRewrites, ...]:
-    """Return the rewrites grouped by pass, in the order in which the passes ran."""
-    groups = group_by(report.rewrites, lambda rewrite: rewrite.pass_name)
-    return tuple(PassRewrites(name, members) for name, members in groups.items())
-
-
 def alike(rewrites: Iterable[Rewrite]) -> tuple[PassRewrites, ...]:
     """Return the changes grouped by pass and text, in order."""
     groups = group_by(rewrites, lambda r: (r.pass_name, r.before, r.after, r.note))

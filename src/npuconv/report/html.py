@@ -23,7 +23,6 @@ from markupsafe import Markup, escape
 
 from npuconv.report import Unreadable, groups, sections, words
 from npuconv.report.escape import visible
-from npuconv.report.glossary import TERMS
 from npuconv.report.html_graph import picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
 from npuconv.schemas.quality import LayerQuant
@@ -37,6 +36,7 @@ _MAX_VALUES = 10  # values of a limit that are listed
 _FULL_DB = 60.0  # SQNR of a full bar; an int8 layer rarely exceeds it
 WEAK_DB = 20.0  # SQNR below which a layer is marked
 _MIN_LENGTH = 0.01  # least visible length of a bar
+_TERM = re.compile('## (.*)\n\n<a id="(.*)"></a>(.*)\n')  # name, anchor and meaning of a term
 _SCRIPTS = ("page.js", "sections.js", "tables.js")
 
 
@@ -96,9 +96,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.globals |= {"groups": groups, "words": words, "tables": sections, "terms": TERMS}
+    env.globals |= {"groups": groups, "words": words, "tables": sections}
+    env.globals["terms"] = _TERM.findall(_read("glossary.md"))
     env.globals |= {"weak_db": WEAK_DB, "tensor_ranges": tensor_ranges, "findings": findings}
-    helpers = (accuracy_of, contents, is_low, largest_share, profile, ranked, some, sources_of)
+    helpers = (contents, is_low, profile, ranked, some, sources_of)
     env.globals |= {helper.__name__: helper for helper in (*helpers, unproven, weight_ranges)}
     env.filters["csp_hash"] = csp_hash
     env.filters["code"] = as_code
@@ -174,13 +175,6 @@ def unproven(report: Report) -> str:
     return "the inputs are made up"
 
 
-def accuracy_of(report: Report) -> str:
-    """Return the SQNR of the report; ``n/a`` if it does not hold for real inputs."""
-    if report.accuracy is None or unproven(report):
-        return "n/a"
-    return words.overall(report.accuracy)
-
-
 def some(values: Sequence[str]) -> str:
     """Return a list of values; a long list is shortened to its first and last values."""
     if len(values) <= _MAX_VALUES:
@@ -212,12 +206,6 @@ def layer_bar(layer: LayerQuant) -> LayerBar:
         is_weak=not is_exact and (sqnr or 0.0) < WEAK_DB,
         text=", ".join(texts),
     )
-
-
-def largest_share(report: Report) -> float:
-    """Return the largest share of the noise of a layer; 1 where none is known."""
-    layers = report.quantization.layers if report.quantization else ()
-    return max((layer.noise_share or 0.0 for layer in layers), default=0.0) or 1.0
 
 
 def profile(report: Report) -> tuple[LayerBar, ...]:

@@ -29,28 +29,18 @@ def render(report: Report) -> str:
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
     """Render a suite for each report, and a suite for the unreadable files."""
-    suites = [_suite(report) for report in reports]
-    if unreadable:
-        number = str(len(unreadable))
-        counts = {"tests": number, "failures": "0", "skipped": "0", "errors": number}
-        suites.append(ET.Element("testsuite", counts, name="models that cannot be read"))
-        for path, message in unreadable:
-            texts = (_safe(path), "readable", _safe(message), _safe(message))
-            _add_error(suites[-1], *texts).set("type", "unreadable")
-    return _document(suites)
+    errors = [(path, "readable", message, message, "unreadable") for path, message in unreadable]
+    suites = map(_suite, reports)
+    return _document([*suites, *_error_suite("models that cannot be read", errors)])
 
 
 def render_batch(batch: BatchReport) -> str:
     """Render a suite for each report, and a suite of errors for the jobs without a report."""
-    suites = [_suite(report) for report in batch.reports]
-    if jobs := batch.without_report:
-        number = str(len(jobs))
-        counts = {"tests": number, "failures": "0", "errors": number, "skipped": "0"}
-        suites.insert(0, ET.Element("testsuite", {"name": "jobs without a report", **counts}))
-        for job in jobs:
-            texts = (job.model, job.name, job.message, f"{job.status}: {job.message}")
-            _add_error(suites[0], *map(visible, texts)).set("type", job.status)
-    return _document(suites)
+    errors = [
+        (job.model, job.name, job.message, f"{job.status}: {job.message}", job.status)
+        for job in batch.without_report
+    ]
+    return _document([*_error_suite("jobs without a report", errors), *map(_suite, batch.reports)])
 
 
 def _document(suites: Sequence[ET.Element]) -> str:
@@ -83,12 +73,15 @@ def _suite(report: Report) -> ET.Element:
     return suite
 
 
-def _add_error(suite: ET.Element, path: str, name: str, message: str, text: str) -> ET.Element:
-    """Add a case that has an error to a suite; return the error."""
-    case = ET.SubElement(suite, "testcase", classname=path, name=name)
-    error = ET.SubElement(case, "error", message=message)
-    error.text = text
-    return error
+def _error_suite(name: str, errors: Sequence[tuple[str, ...]]) -> list[ET.Element]:
+    """Return a suite of cases that have errors: path, name, message, text and type of each."""
+    number = str(len(errors))
+    counts = {"tests": number, "failures": "0", "skipped": "0", "errors": number}
+    suite = ET.Element("testsuite", counts, name=name)
+    for path, case_name, message, text, kind in (map(_safe, texts) for texts in errors):
+        case = ET.SubElement(suite, "testcase", classname=path, name=case_name)
+        ET.SubElement(case, "error", message=message, type=kind).text = text
+    return [suite] if errors else []
 
 
 def _case(findings: Sequence[FindingInfo], report: Report) -> ET.Element:

@@ -73,7 +73,7 @@ def sections(report: Report, *, by_node: bool) -> list[Section]:
         report: the report.
         by_node: whether nodes with the same rewrite are listed separately.
     """
-    quant = report.quantization
+    by_module = modules(report.quantization.layers if report.quantization else ())
     listed = [
         *(_group(group) for group in (*groups.standing(report), *groups.removed(report))),
         _accepted(report),
@@ -85,7 +85,7 @@ def sections(report: Report, *, by_node: bool) -> list[Section]:
         _quantization(report),
         _accuracy(report),
         _layers(report),
-        Section("Modules by cost", _filled(modules(quant.layers if quant else ()))),
+        Section("Modules by cost", [by_module] if by_module.rows else []),
         Section("Timings", [timings(report)] if report.timings else []),
     ]  # fmt: skip
     return [section for section in listed if section.parts]
@@ -151,9 +151,11 @@ def passes(report: Report) -> Table:
     """Return the passes with their numbers of changes, and the differences that were measured."""
     head = ("pass", "changes", "largest difference", "measured against")
     rows = []
-    for group in groups.by_pass(report):
-        references = ", ".join(words.unique(rewrite.reference for rewrite in group.rewrites)) or "-"
-        rows.append((group.name, str(len(group.rewrites)), group.difference, references))
+    by_pass = groups.group_by(report.rewrites, lambda rewrite: rewrite.pass_name)
+    for name, rewrites in by_pass.items():
+        references = ", ".join(words.unique(rewrite.reference for rewrite in rewrites)) or "-"
+        difference = groups.PassRewrites(name, rewrites).difference
+        rows.append((name, str(len(rewrites)), difference, references))
     return Table(head, rows, (1,))
 
 
@@ -326,10 +328,6 @@ def modules(layers: Sequence[LayerQuant | VerifiedLayer]) -> Table:
         rows = []
     head = ("module", "layers", *["of the noise"][:is_shared], "lowest SQNR", "SQNR at its end")
     return Table(head, rows, range(1, len(head)))
-
-
-def _filled(table: Table) -> list[Table]:
-    return [table] if table.rows else []
 
 
 def timings(report: Report) -> Table:

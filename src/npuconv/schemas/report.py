@@ -175,11 +175,6 @@ class Rewrite(ReportPart):
     )
     reference: str = Field(description="runtime of the original: onnxruntime, onnx.reference, ...")
     note: str = ""
-    macs_before: int | None = Field(0, description="null where a dimension is not known")
-    macs_after: int | None = 0
-    weight_bytes_before: int = Field(0, description="bytes of int8 weights")
-    weight_bytes_after: int = 0
-    alternatives: tuple[Alternative, ...] = ()
 
 
 class RewriteRow(ReportPart):

@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from npuconv.schemas import ReportPart
+from npuconv.schemas.report import Tool
 
 MANIFEST = "manifest.json"
 # A file beside the manifest: no folder, and nothing that leads out of this one.
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**53)]
+Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class ManifestRecord(BaseModel):
-    """Base of the parts of a manifest."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SplitTool(ManifestRecord):
-    """The program that wrote the folder."""
-
-    name: str
-    version: str
-
-
-class SplitSource(ManifestRecord):
+class SplitSource(ReportPart):
     """A file that the folder was made from."""
 
     name: str
     sha256: str
 
 
-class CrossingTensor(ManifestRecord):
+class CrossingTensor(ReportPart):
     """A tensor between two parts, or between the caller and a part."""
 
     name: str
@@ -42,13 +33,13 @@ class CrossingTensor(ManifestRecord):
         description="null: unknown, as a whole or in one extent"
     )
     bytes: Count | None = Field(description="null where an extent is not known")
-    scale: float | tuple[float, ...] | None = Field(
+    scale: Scale | tuple[Scale, ...] | None = Field(
         description="scale, or scales of the channels, of 8 bits; null: float, or not known"
     )
     zero_point: int | tuple[int, ...] | None
 
 
-class PartEntry(ManifestRecord):
+class PartEntry(ReportPart):
     """A model of the folder; they run in this order."""
 
     side: Literal["device", "host"]
@@ -59,7 +50,7 @@ class PartEntry(ManifestRecord):
     outputs: tuple[str, ...]
 
 
-class Packed(ManifestRecord):
+class Packed(ReportPart):
     """An array in ``weights.bin``: little endian, the last axis first."""
 
     dtype: Literal["int8", "uint8", "int32", "float32"]
@@ -68,7 +59,7 @@ class Packed(ManifestRecord):
     bytes: Count
 
 
-class LayerEntry(ManifestRecord):
+class LayerEntry(ReportPart):
     """A convolution of the device."""
 
     name: str
@@ -90,7 +81,7 @@ class LayerEntry(ManifestRecord):
     )
 
 
-class PackedFile(ManifestRecord):
+class PackedFile(ReportPart):
     """The file of all weights."""
 
     file: FileName
@@ -98,11 +89,11 @@ class PackedFile(ManifestRecord):
     sha256: Digest
 
 
-class Manifest(ManifestRecord):
+class Manifest(ReportPart):
     """Parts of an int8 model, and the tensors that are passed between them."""
 
     schema_version: Literal[1] = 1
-    tool: SplitTool
+    tool: Tool
     model: SplitSource
     target: SplitSource
     requantize: str = Field(description="from the accumulator to an output: float or shift, ...")

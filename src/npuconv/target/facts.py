@@ -31,6 +31,11 @@ class Fact:
     choices: tuple[str, ...] = ()  # allowed values of a str fact; empty: any text
     alias_of: str = ""
 
+    @property
+    def least(self) -> int:
+        """Smallest value of a number; 0 if the fact is false."""
+        return 0 if self.kind == "bool" or "pad" in self.name else 1
+
 
 def _sides(prefix: str, text: str, sides: tuple[str, ...]) -> list[Fact]:
     return [Fact(f"{prefix}_{side}", text.format(_WORDS[side])) for side in sides]

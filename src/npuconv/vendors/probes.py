@@ -8,8 +8,6 @@ import numpy as np
 import onnx.parser
 from onnx import numpy_helper
 
-from npuconv.target.facts import FactValue
-
 Case = dict[str, int]  # values of facts of a window operator: kernel_h, stride_h, in_c, ...
 
 _HW, _SIDES = ("h", "w"), ("top", "left", "bottom", "right")
@@ -63,16 +61,6 @@ def case_of(op: str, mode: str, base: Case, fact: str = "", value: int = 0) -> C
     return case
 
 
-def facts_of(case: Case) -> dict[str, FactValue | None]:
-    """Return the facts that a limit can refer to."""
-    facts: dict[str, FactValue | None] = {
-        fact: case[keys[-1]] for fact, (keys, _) in LEARNABLE.items()
-    }
-    facts["pad_max"] = max(case[f"pad_{side}"] for side in _SIDES)
-    facts["channel_multiplier"] = case["out_c"] // case["in_c"]
-    return facts | case | {"bias": case["bias"] == 1}
-
-
 def model_of(op: str, case: Mapping[str, int], *, is_quantized: bool) -> bytes:
     """Return an ONNX file of one operator; quantized, each tensor has a Q and a DQ."""
     kernel, strides, dilations = (
@@ -100,8 +88,8 @@ def model_of(op: str, case: Mapping[str, int], *, is_quantized: bool) -> bytes:
         for name, scale, dtype in (("w", step, np.int8), ("b", step / np.float32(32), np.int32)):
             if name in tensors:
                 tensors[f"{name}q"] = np.rint(tensors.pop(name) / scale).astype(dtype)
-                tensors[f"{name}s"] = np.asarray(scale)
-                lines.insert(0, f"{name} = DequantizeLinear ({name}q, {name}s)")
+                tensors[f"{name}s"], tensors[f"{name}z"] = np.asarray(scale), np.zeros((), dtype)
+                lines.insert(0, f"{name} = DequantizeLinear ({name}q, {name}s, {name}z)")
         lines[:0] = ["xq = QuantizeLinear (x, s, z)", "xd = DequantizeLinear (xq, s, z)"]
         lines += ["cq = QuantizeLinear (c, t, z)", "y = DequantizeLinear (cq, t, z)"]
         constants = "<float s = {0.03125}, float t = {0.125}, int8 z = {0}>"

@@ -64,6 +64,7 @@ class Answer(BaseModel):
     message: str = ""  # reason of a refusal as a whole
     layers: tuple[tuple[str, str, str, str], ...] = ()  # name, operator, device, reason
     default_device: str = ""  # device of the nodes that ``layers`` does not name
+    devices: dict[str, int] = {}  # number of operators by device, if the tool counts them
     figures: dict[str, float] = {}
 
 
@@ -115,17 +116,16 @@ class VendorTool:
             raise UsageError(f"--vendor {text}: unknown tool {name!r}", hint=hint)
         vendor = VENDORS[name]
         home = Path(os.environ.get(HOME) or _DEFAULT_HOME).expanduser()
-        python = Path(path) if path else home / name / "bin" / "python"
-        if path is None and not python.exists():
+        places = [Path(path) if path else home / name / "bin" / "python"]
+        if path is None:
+            is_own = importlib.util.find_spec(vendor.module) is not None
             executable = shutil.which(name)
-            sibling = Path(os.path.realpath(executable or "")).with_name("python")
-            if importlib.util.find_spec(vendor.module) is not None:
-                python = Path(sys.executable)
-            elif executable and sibling.is_file():
-                python = sibling
+            places += [Path(sys.executable)] * is_own
+            places += [Path(os.path.realpath(executable)).with_name("python")] if executable else []
+        python = next((place for place in places if place.is_file()), places[0])
         if not python.is_file():
             raise UsageError(
-                f"--vendor {name}: {vendor.title} is not installed: {python} does not exist",
+                f"--vendor {name}: {vendor.title} is not installed: there is no file {python}",
                 hint=f"{_HELP}; or give --vendor-python, or the folder of all in {HOME}",
             )
         return cls(vendor, python.absolute(), chip)

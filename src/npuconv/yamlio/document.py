@@ -119,7 +119,9 @@ def load(path: str | Path, *, error: type[LocatedError]) -> Document:
         with Path(path).open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as cause:
-        raise error(_unreadable(cause), file=name) from None
+        text = f"cannot read: {getattr(cause, 'strerror', None) or cause}"
+        is_missing = isinstance(cause, FileNotFoundError)
+        raise error("no such file" if is_missing else text, file=name) from None
     if len(raw) > MAX_BYTES:
         raise error(f"larger than {MAX_BYTES} bytes", file=name)
     try:
@@ -131,12 +133,6 @@ def load(path: str | Path, *, error: type[LocatedError]) -> Document:
         hint = "a YAML file is wanted, saved as UTF-8"
         raise error("not valid UTF-8", file=name, line=line, column=column, hint=hint) from None
     return loads(text, name=name, error=error)
-
-
-def _unreadable(cause: Exception) -> str:
-    if isinstance(cause, FileNotFoundError):
-        return "no such file"
-    return f"cannot read: {getattr(cause, 'strerror', None) or cause}"
 
 
 def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:

@@ -74,7 +74,11 @@ def hint_of(fault: Mapping[str, Any], model: Any) -> str:
     """
     kind = fault["type"]
     *outer, key = fault["loc"] or ("",)
-    models = _models_at(model, outer) if kind in ("extra_forbidden", "missing") else []
+    models = [model]  # pydantic models of the values at this place
+    for part in outer if kind in ("extra_forbidden", "missing") else ():
+        fields = [_keys(m)[part] for m in models if part in _keys(m)]
+        # the index of a list or the key of a free mapping leads to no other model
+        models = [m for field in fields for m in _models_in(field.annotation)] or models
     if kind == "extra_forbidden":
         hints = [hint for m in models if (hint := getattr(m, "misplaced", {}).get(key))]
         return hints[0] if hints else suggest(key, [name for m in models for name in _keys(m)])
@@ -87,16 +91,6 @@ def hint_of(fault: Mapping[str, Any], model: Any) -> str:
     if kind == "string_type" and isinstance(fault["input"], int | float):
         return "quote it to mean the text"
     return ""
-
-
-def _models_at(model: Any, loc: Iterable[object]) -> list[Any]:
-    """Return the pydantic models of the values at a place inside a model."""
-    models = [model]
-    for part in loc:
-        fields = [_keys(m)[part] for m in models if part in _keys(m)]
-        # the index of a list or the key of a free mapping leads to no other model
-        models = [m for field in fields for m in _models_in(field.annotation)] or models
-    return models
 
 
 def _keys(model: Any) -> dict[Any, Any]:

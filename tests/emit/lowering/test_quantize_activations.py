@@ -141,6 +141,7 @@ def test_the_device_reads_nominal_numbers_and_the_host_its_own():
     assert way.inputs[1].values == encoding.nominal
     assert {reader.op for reader in way.outputs[0].outputs} == {"Conv", "Mul"}
     (factor,) = (n.inputs[1].values for n in model.nodes("Mul"))
+    assert factor.shape == (1, 4, 1, 1)  # with all axes: RKNN-Toolkit2 crashes on some others
     assert np.allclose(factor.ravel(), encoding.scales / encoding.nominal)
 
 

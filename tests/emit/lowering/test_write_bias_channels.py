@@ -70,12 +70,16 @@ def test_the_same_integers_as_with_a_bias(tmp_path, batch, op, count):
         assert np.array_equal(mine, theirs)
 
 
-def test_with_explicit_conversions(tmp_path):
-    """The same numbers."""
-    made = [
-        converted(tmp_path / "d.yaml", bias=False, format=f).model for f in ("qdq", "qoperator")
-    ]
-    assert {len(n.input) for n in made[0].graph.node if n.op_type == "Conv"} == {2}
+@pytest.mark.parametrize(
+    ("form", "domain"),
+    [({"format": "qdq"}, ""), ({"layout": "nhwc"}, "com.microsoft")],
+    ids=["qdq", "nhwc"],
+)
+def test_other_forms(tmp_path, form, domain):
+    """They have the same numbers."""
+    made = [converted(tmp_path / "d.yaml", bias=False, **f).model for f in (form, {})]
+    convs = [node for node in made[0].graph.node if node.op_type in ("Conv", "QLinearConv")]
+    assert {(len(n.input), n.domain) for n in convs} == {(8 if domain else 2, domain)}
     sessions = [executor.Session(model) for model in made]
     for x in X:
         (mine,), (theirs,) = (session.run({"x": x[None]}).values() for session in sessions)

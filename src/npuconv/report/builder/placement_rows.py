@@ -9,9 +9,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.source_model import by_label, describe, form_of, operators, tensors
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.partition import costs, crossings
 from npuconv.partition.costs import cost
 from npuconv.report.groups import group_by
@@ -174,23 +172,24 @@ def _row(
         macs_after=after.macs,
         weight_bytes_before=before.weight_bytes,
         weight_bytes_after=after.weight_bytes,
-        choices=tuple(choice(legal, record) for record in of_node if record.forms),
+        choices=tuple(
+            schema.FormChoice(
+                pass_name=record.pass_name,
+                alternatives=tuple(
+                    schema.Alternative(
+                        form=form.name,
+                        macs=form.cost.macs,
+                        weight_bytes=form.cost.weight_bytes,
+                        moved_bytes=form.cost.moved_bytes,
+                        crossings=form.cost.crossings,
+                        cost=form.total(legal.target),
+                        obstacle=form.obstacle,
+                        chosen=form.is_chosen,
+                    )
+                    for form in record.forms
+                ),
+            )
+            for record in of_node
+            if record.forms
+        ),
     )
-
-
-def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
-    """Return the forms that a pass chose from."""
-    alternatives = tuple(
-        schema.Alternative(
-            form=form.name,
-            macs=form.cost.macs,
-            weight_bytes=form.cost.weight_bytes,
-            moved_bytes=form.cost.moved_bytes,
-            crossings=form.cost.crossings,
-            cost=form.total(legal.target),
-            obstacle=form.obstacle,
-            chosen=form.is_chosen,
-        )
-        for form in record.forms
-    )
-    return schema.FormChoice(pass_name=record.pass_name, alternatives=alternatives)

@@ -12,7 +12,7 @@ from npuconv.emit.formats import format_named
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
-from npuconv.report.builder.placement_rows import choice, device_row, node_rows, node_source
+from npuconv.report.builder.placement_rows import device_row, node_rows, node_source
 from npuconv.report.groups import kind
 from npuconv.report.words import count, total
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
@@ -144,11 +144,6 @@ def build_report(
                 max_abs_difference=record.difference,
                 reference=record.reference,
                 note=record.note,
-                macs_before=record.cost_before.macs,
-                macs_after=record.cost_after.macs,
-                weight_bytes_before=record.cost_before.weight_bytes,
-                weight_bytes_after=record.cost_after.weight_bytes,
-                alternatives=choice(legal, record).alternatives,
             )
             for record in legal.log.rewrites
         ),

@@ -33,9 +33,9 @@ def ask(question: dict[str, Any], _feeds: list[dict[str, Any]]) -> tuple[dict[st
     with summaries[0].open(newline="", encoding="utf-8") as stream:
         row = next(csv.DictReader(stream))
     figures = {name: float(row[name]) for name in _FIGURES}
-    figures.update({kind: int(number) for kind, number in _PLACED.findall("\n".join(lines))})
+    devices = {kind: int(number) for kind, number in _PLACED.findall("\n".join(lines))}
     layers = []
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if match := _REFUSED.match(line):
             layers.append([match[2], match[1], "CPU", following.replace("Reason: ", "", 1)])
-    return {"accepted": True, "layers": layers, "figures": figures}, None
+    return {"accepted": True, "layers": layers, "devices": devices, "figures": figures}, None
