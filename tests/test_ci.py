@@ -199,7 +199,7 @@ def hooked(run: Run, repository: Path) -> Run:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_the_hook(hooked: Run, repository: Path):
+def test_the_hook(hooked: Run, here: Here, repository: Path):
     """Looks at models only, at those that changed only, and follows the baseline."""
     hook = ("pre-commit", "run", "--files")
     done = hooked("pre-commit", "run", "--all-files")
@@ -207,7 +207,7 @@ def test_the_hook(hooked: Run, repository: Path):
     assert "3 models, 1 failed" in done.stdout
     assert hooked(*hook, "models/a.onnx", BASELINE).returncode == 0
     assert "no files to check" in hooked(*hook, BASELINE).stdout
-    hooked("npuconv", "check", "models", "--write-baseline")
+    assert here("check", "models", "--write-baseline").code == 0
     assert hooked("pre-commit", "run", "--all-files").returncode == 0
     onnx.save(bad("volume", "another"), repository / "models/bad.onnx")
     done = hooked(*hook, "models/bad.onnx")
@@ -270,24 +270,39 @@ def test_the_action(run: Run, repository: Path):
     assert alerts(repository / "npuconv.sarif")
 
 
-@pytest.mark.e2e
-def test_the_inputs_of_the_action(run: Run, repository: Path):
-    """Every one of them reaches the command; none is a command."""
-    run("npuconv", "check", "models", "--write-baseline", "-q")
-    done = step(run, repository, models="models\n", baseline=BASELINE, sarif="x y.sarif")
-    assert done.returncode == 0
-    assert (repository / "x y.sarif").is_file()
-    assert step(run, repository, **{"fail-on": "never"}).returncode == 0
-    assert step(run, repository, args="--ignore\nSHP001,OPS\n").returncode == 0
-    two = "models/a.onnx\nmodels/c.onnx"
-    assert step(run, repository, models=two).returncode == 0
-    assert "2 reports" in (repository.parent / "summary").read_text()
-    (repository / "c.yaml").write_text("fail_on: unknown\n")
-    assert step(run, repository, models=two, config="c.yaml").returncode == 1
-    done = step(run, repository, target="$(touch /tmp/x); nothing")
-    assert done.returncode == 2
-    assert "touch" in done.stderr
-    assert (repository.parent / "output").read_text() == "exit-code=2\n"
+# Stands for npuconv: writes its arguments, a line each, and ends with a code.
+STAND_IN = """#!/bin/sh
+printf '%s\\n' "$@" > words
+exit "$(cat code)"
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"models": "models\n"}, ["--", "models"]),
+        ({"models": "a b.onnx\nmodels/c.onnx"}, ["--", "a b.onnx", "models/c.onnx"]),
+        ({"baseline": BASELINE}, ["--baseline", BASELINE]),
+        ({"sarif": "x y.sarif"}, ["--report", "x y.sarif"]),
+        ({"fail-on": "never"}, ["--fail-on", "never"]),
+        ({"args": "--ignore\nSHP001,OPS\n"}, ["--ignore", "SHP001,OPS", "--"]),
+        ({"config": "c.yaml"}, ["--config", "c.yaml"]),
+        ({"target": "$(touch x); nothing"}, ["--target", "$(touch x); nothing"]),
+    ],
+)
+@pytest.mark.parametrize("code", [0, 2])
+def test_the_inputs_of_the_action(run: Run, repository: Path, given, words, code: int):
+    """Every one of them reaches the command, whole; none is a command; its code is the step's."""
+    (repository / "npuconv").write_text(STAND_IN)
+    (repository / "npuconv").chmod(0o755)
+    (repository / "code").write_text(str(code))
+    path = f"{repository}{os.pathsep}{os.environ['PATH']}"
+    assert step(lambda *w, **e: run(*w, **e, PATH=path), repository, **given).returncode == code
+    found = (repository / "words").read_text().split("\n")
+    places = [k for k in range(len(found)) if found[k : k + len(words)] == words]
+    assert len(places) == 1
+    assert not (repository / "x").exists()
+    assert (repository.parent / "output").read_text() == f"exit-code={code}\n"
     assert (repository.parent / "summary").read_text() == ""
 
 

@@ -16,7 +16,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,10 +27,14 @@ import psutil
 
 from harness.commands import ROOT
 
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support import forks
+
 SAMPLES = ("digits", "digits_grouped")
 WAYS = ("minmax", "percentile")
 JOBS = """version: 1
-defaults: {method: METHOD}
+defaults: {method: METHOD, max_samples: 8}
 jobs:
   - {model: digits.onnx, calibration: digits.npz}
   - {model: digits_grouped.onnx, format: float}
@@ -53,15 +56,13 @@ class Place:
         for way in WAYS:
             (folder / f"{way}.yaml").write_text(JOBS.replace("METHOD", way))
 
-    def start(self, kind: str, way: str) -> psutil.Popen:
+    def start(self, kind: str, way: str) -> psutil.Process:
         """Begin with a command."""
         arguments = ["batch", f"{way}.yaml", "--jobs", "2", "--no-resume"]
         if kind == "convert":
-            arguments = ["convert", "digits.onnx", "--calibration", "digits.npz", "--method", way]
-        return psutil.Popen(
-            [sys.executable, "-m", "npuconv", *arguments],
-            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            options = ["--method", way, "--max-samples", "8"]
+            arguments = ["convert", "digits.onnx", "--calibration", "digits.npz", *options]
+        return forks.start(arguments, self.folder)
 
     def outputs(self) -> Iterator[tuple[str, str]]:
         """Names and digests of the written files."""
@@ -99,18 +100,20 @@ def undisturbed(place: Place) -> tuple[dict[str, set[str]], dict[str, float]]:
     return allowed, seconds
 
 
-def kill(process: psutil.Popen, moment: float, number: int) -> bool:
-    """Send a signal after so many seconds, unless it is over; wait for all of its processes."""
+def kill(process: psutil.Process, moment: float, number: int) -> int | None:
+    """Send a signal after so many seconds, and wait for all of its processes.
+
+    Returns:
+        The exit code if it is over before; else None.
+    """
     try:
-        process.wait(moment)
+        return int(process.wait(moment))
     except psutil.TimeoutExpired:
         pass
-    else:
-        return False
     family = [process, *process.children(recursive=True)]
     process.send_signal(number)
     psutil.wait_procs(family, timeout=120)
-    return True
+    return None
 
 
 def broken(place: Place, allowed: dict[str, set[str]]) -> list[str]:
@@ -140,8 +143,9 @@ def main(arguments: list[str]) -> int:
             share = dice.uniform(0.8, 1.0) if late else dice.random()
             start = time.monotonic()
             process = place.start(kind, way)
-            if not kill(process, seconds[kind] * share, sent):
-                if process.returncode:
+            code = kill(process, seconds[kind] * share, sent)
+            if code is not None:
+                if code:
                     raise SystemExit(f"{kind} does not run here any more")
                 seconds[kind] = time.monotonic() - start  # faster than it was
                 continue

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hostile.case import Case
+from support.forks import fork_jobs, preload
 
 ADDRESS_SPACE = 3 << 30  # bytes: a bomb must not take the machine with it
 FILE_SIZE = 1 << 30
@@ -48,22 +49,6 @@ class Ran:
     out: str
     err: str
     late: bool
-
-
-def preload() -> None:
-    """Import what every case would, once."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import npuconv.cli.batch
-    import npuconv.cli.check
-    import npuconv.cli.convert
-    import npuconv.cli.run
-    import npuconv.cli.split
-    import npuconv.cli.verify
-    import npuconv.convert_model
-    import npuconv.report.html
-    import npuconv.report.junit
-    import npuconv.report.sarif
-    import npuconv.rules.engine  # noqa: F401
 
 
 def run_all(
@@ -164,6 +149,7 @@ def _work(arguments: list[str], folder: Path, home: Path) -> None:
         warnings.simplefilter("ignore")  # as npuconv.cli.main does
         from npuconv.cli import execute
 
+        fork_jobs()
         code = execute(arguments)
         sys.stdout.flush()
         sys.stderr.flush()

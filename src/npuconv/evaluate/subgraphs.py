@@ -167,13 +167,11 @@ def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
     sides: list[Side] = []
     in_regions = {number for region in _regions(model, target) for number in region}
     in_parts = int32_sums.internal_tensors(model)
-    activations = target.fused_activations
-    fusible = activations.values if activations.is_documented else activations.assume
     for number, node in enumerate(model.graph.node):
         is_conv, result = node.op_type == _CONVOLUTION, node.output[0]
         fused = (
             node.op_type in _ACTIVATIONS
-            and node.op_type in fusible
+            and node.op_type in target.fusible
             and node.input[0] in convolutions
         )
         takes = fused or (result in listed and node.name not in hosted)

@@ -11,9 +11,7 @@ import math
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.model import facts, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, facts, query
 from npuconv.ops.operator import OPERATORS, operator_of, values_of
 
 if TYPE_CHECKING:
@@ -65,8 +63,7 @@ def passes_int8(node: Node, int8: Collection[int]) -> bool:
 
 def takes_as(op: str, node: Node, target: Target, *, after_conv: bool) -> bool:
     """Return whether the device runs this operator in place of a node: fused, or listed."""
-    fused = target.fused_activations
-    if after_conv and op in (fused.values if fused.is_documented else fused.assume):
+    if after_conv and op in target.fusible:
         return True
     operator = target.operator(op, node.domain or "")
     return operator is not None and not operator.objections(facts.settled(node))

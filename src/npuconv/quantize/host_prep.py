@@ -24,8 +24,7 @@ from npuconv.data import Feed, Samples
 from npuconv.data.float_pass import collect
 from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Node, Tensor, query
 from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import CUTS
@@ -182,9 +181,7 @@ def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:
         return False
     if graph.plan.placement[id(producer)] == "device":
         return True
-    fused = graph.target.fused_activations
-    names = fused.values if fused.is_documented else fused.assume
-    activation = graph.plan.is_passthrough(producer) and producer.op in names
+    activation = graph.plan.is_passthrough(producer) and producer.op in graph.target.fusible
     return activation and _comes_from_device(graph, producer.inputs[0])
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, model_validator
 
-from npuconv.target.facts import FACTS, Facts, Mode, lookup, value_text
+from npuconv.target.facts import FACTS, Facts, FactValue, Mode, lookup, value_text
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
 from npuconv.version import NEWEST_OPSET, OLDEST_OPSET, Format
 from npuconv.yamlio import KeyPath, dotted
@@ -223,16 +223,20 @@ class ListedOperator(Demands):
         modes = {mode: _native(limits) for mode, limits in self.modes.items()}
         return self.model_copy(update={"limits": _native(self.limits), "modes": modes})
 
+    def broken(self, facts: Facts) -> tuple[dict[str, Limit], list[Relation]]:
+        """Return the known limits, by fact, and relations that a node with these facts breaks."""
+        limits = self.limits_for(str(facts.get("mode", "plain"))).items()
+        beyond = {n: v for n, v in limits if v.allows(lookup(facts, n), facts) is False}
+        return beyond, [r for r in self.require if r.holds(facts) is False]
+
     def objections(self, facts: Facts) -> list[str]:
         """Return, as text, the known limits and relations that a node with these facts breaks."""
-        limits = self.limits_for(str(facts.get("mode", "plain")))
+        limits, relations = self.broken(facts)
         beyond = [
             f"{name} is {value_text(lookup(facts, name))}, the device takes {limit.text(facts)}"
             for name, limit in limits.items()
-            if limit.allows(lookup(facts, name), facts) is False
         ]
-        broken = [r for r in self.require if r.holds(facts) is False]
-        return beyond + [f"{relation.text(facts)} does not hold" for relation in broken]
+        return beyond + [f"{relation.text(facts)} does not hold" for relation in relations]
 
 
 def _native(limits: dict[str, Limit]) -> dict[str, Limit]:
@@ -290,6 +294,12 @@ class Description(TargetPart):
         "undocumented", description="placement of operators that are not listed"
     )
     _merged: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # see with_common
+
+    @property
+    def fusible(self) -> tuple[FactValue, ...]:
+        """Activations that a convolution applies, or is assumed to apply until it is known."""
+        fused = self.fused_activations
+        return fused.values if fused.is_documented else fused.assume
 
     def command_for(self, form: str) -> str:
         """Return the command to run on a model of a form; '' if there is none.

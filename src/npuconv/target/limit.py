@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from operator import ge, le
-from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
@@ -37,50 +35,20 @@ class TargetPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-@dataclass(frozen=True)
-class FilePosition:
-    """Position of a part of a target in its file."""
-
-    file: str = ""
-    path: str = ""
-    line: int = 0
-
-
-@lru_cache(maxsize=4096)
-def _citation(place: FilePosition, source: str, why: str) -> str:
-    """Return place and source of a part as text; asked for by every finding."""
-    line = f":{place.line}" if place.line else ""
-    origin = ": ".join(filter(None, (source, why)))
-    # Reports are the same wherever the file lies, if it is given by its full path.
-    file = Path(place.file)
-    name = file.name if file.is_absolute() else place.file
-    parts = (f"{name}{line}", place.path, f"({origin})" if origin else "")
-    return " ".join(filter(None, parts))
-
-
 class Cited(TargetPart):
     """A part of a target with its source."""
 
     source: str = Field("", description="the document it is taken from: a name in `sources`, /part")
     why: str = Field("", description="the reason, for people")
-    _place: FilePosition = PrivateAttr(default_factory=FilePosition)
-
-    @property
-    def path(self) -> str:
-        """``operators.Conv.limits.group``."""
-        return self._place.path
-
-    @property
-    def line(self) -> int:
-        """Line of the target file, from 1; 0 if not from a file."""
-        return self._place.line
+    _place: str = PrivateAttr("")
 
     def cite(self) -> str:
         """``npu-int8:12 operators.Conv.limits.group (notes/group: only 1 or C)``."""
-        return _citation(self._place, self.source, self.why)
+        origin = ": ".join(filter(None, (self.source, self.why)))
+        return " ".join(filter(None, (self._place, f"({origin})" if origin else "")))
 
-    def locate(self, place: FilePosition) -> None:
-        """Set the place of this part; called once, by the loader."""
+    def locate(self, place: str) -> None:
+        """Set the file, line and path of this part; called once, by the loader."""
         self._place = place
 
 

@@ -18,7 +18,7 @@ from npuconv.errors import TargetError, UsageError, raise_together
 from npuconv.target.description import Description
 from npuconv.target.facts import FACTS
 from npuconv.target.files import builtin_names, read
-from npuconv.target.limit import FilePosition, Limit
+from npuconv.target.limit import Limit
 from npuconv.target.lint import lint, semantic_problems
 from npuconv.yamlio import KeyPath, dotted
 
@@ -57,9 +57,12 @@ class Target(Description):
             raise
         raise_together(semantic_problems(target, document), TargetError)
         target._document = document
+        # Reports are the same wherever the file lies, if it is given by its full path.
+        file = Path(document.name)
+        name = file.name if file.is_absolute() else document.name
         for path, part in target.cited():
-            line = document.mark(path)[0] if document.existing_path(path) == path else 0
-            part.locate(FilePosition(document.name, dotted(path), line))
+            line = f":{document.mark(path)[0]}" if document.existing_path(path) == path else ""
+            part.locate(f"{name}{line} {dotted(path)}")
         return target
 
     @property

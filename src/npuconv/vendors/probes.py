@@ -8,8 +8,6 @@ import numpy as np
 import onnx.parser
 from onnx import numpy_helper
 
-from npuconv.target.facts import FactValue
-
 Case = dict[str, int]  # values of facts of a window operator: kernel_h, stride_h, in_c, ...
 
 _HW, _SIDES = ("h", "w"), ("top", "left", "bottom", "right")
@@ -61,16 +59,6 @@ def case_of(op: str, mode: str, base: Case, fact: str = "", value: int = 0) -> C
         elif value < window:
             return None
     return case
-
-
-def facts_of(case: Case) -> dict[str, FactValue | None]:
-    """Return the facts that a limit can refer to."""
-    facts: dict[str, FactValue | None] = {
-        fact: case[keys[-1]] for fact, (keys, _) in LEARNABLE.items()
-    }
-    facts["pad_max"] = max(case[f"pad_{side}"] for side in _SIDES)
-    facts["channel_multiplier"] = case["out_c"] // case["in_c"]
-    return facts | case | {"bias": case["bias"] == 1}
 
 
 def model_of(op: str, case: Mapping[str, int], *, is_quantized: bool) -> bytes:

@@ -8,12 +8,8 @@ move numbers, with a copy for each input of a Concat.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 
 # Operators that only move numbers, with the number of their data inputs; None: all inputs.
 MOVING: dict[str, int | None] = {
@@ -36,8 +32,7 @@ ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channe
     after=("rewrite-conv-transpose-as-conv", "move-layout"),
 )
 def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    fused = device.target.fused_activations
-    if node.op not in (fused.values if fused.is_documented else fused.assume):
+    if node.op not in device.target.fusible:
         return 0
     waiting, fired = [node], 0
     while waiting:
