@@ -28,7 +28,6 @@ from npuconv.evaluate.pairs import (
     choose_samples,
     open_int8,
     open_model,
-    rows,
 )
 from npuconv.evaluate.vendor import judge, open_tool
 from npuconv.keywords import SampleKeywords
@@ -105,7 +104,8 @@ def verify(  # noqa: PLR0913 - one keyword per flag
             batch = len(np.atleast_1d(next(iter(feeds[0].values()))))  # rows of the source
             for values in outputs:
                 check_scores(before.outputs[0], values, batch)
-            score.add(rows(feeds, number, batch), outputs)
+            row = feeds.indices[number] * batch
+            score.add(range(row, row + batch), outputs)
         progress("comparing", number + 1, len(feeds))
 
     scales, models = matching.scales(after.proto, after.name), (before.proto, after.proto)
