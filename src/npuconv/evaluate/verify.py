@@ -136,9 +136,11 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     if feeds.synthetic:
         is_unknown = feeds.description.endswith(UNKNOWN_NORMALIZATION)
         warnings += (UNNORMALIZED if is_unknown else SYNTHETIC,)
-    broken = measured.sample_numbers and measured.total.cosine is None
-    causes = (assumed, "an output is all zeros or not finite" * bool(broken), measured.refusal)
-    warnings += (*filter(None, causes), *measured.left_out, *feeds.notes)
+    warnings += (assumed,) if assumed else ()
+    if measured.sample_numbers and measured.total.cosine is None:
+        warnings += ("an output is all zeros or not finite",)
+    warnings += (measured.refusal,) if measured.refusal else ()
+    warnings += (*measured.left_out, *feeds.notes)
     if after.tflite is None and (faults := list(find_faults(after.proto))):
         refused = count(len(faults), "conversion")
         warnings += (f"compilers of devices refuse {refused}: {faults[0]}",)
