@@ -199,17 +199,22 @@ def test_a_tool_is_asked(cli, folder, monkeypatch):
 def test_an_interrupted_run_keeps_answers(cli, folder, chip, monkeypatch):
     """Each answer of a command is stored at once; the next run asks the others only."""
     (folder / "chip.yaml").write_text(FILE)
-    ask = learn_module.ask_command
+    ask, asked = learn_module.ask_command, []
 
     def ask_three(command, models):
-        if len(chip) == 3:
-            raise KeyboardInterrupt
-        return ask(command, models)
+        for verdict, model in zip(ask(command, models), models, strict=True):
+            asked.append(model)
+            if len(asked) == 4:
+                raise KeyboardInterrupt
+            yield verdict
 
     monkeypatch.setattr(learn_module, "ask_command", ask_three)
     done = learn(cli, "-o", "new.yaml")
-    assert (done.code, len(chip)) == (130, 3)
+    stored = json.loads((folder / "new.yaml.answers").read_text())["answers"]
+    assert (done.code, len(stored)) == (130, 3)
+    chip.clear()
     assert sorted(path.name for path in folder.iterdir()) == ["chip.yaml", "new.yaml.answers"]
     monkeypatch.setattr(learn_module, "ask_command", ask)
     assert learn(cli, "-q", "-o", "new.yaml").code == 0
-    assert len(chip) == len({data for data, _ in chip})
+    stored_too = json.loads((folder / "new.yaml.answers").read_text())["answers"]
+    assert len(chip) == len(stored_too) - 3

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.model.axis_removal import obstacles, output_extent, removal
+from npuconv.model.axis_removal import obstacles, removal
 from npuconv.model.conv import Window, window
 from support.asserts import read
 from support.builders import Net
@@ -80,7 +80,7 @@ def test_the_pairs_are_the_whole_sum(data):
         auto_pad="NOTSET", group=1, weight=None, input=(1, 1, extent), output=None,
         output_padding=(0,), output_shape=None,
     )  # fmt: skip
-    assert output_extent(win, 0) == 1
+    assert win.output_extent(0) == 1
     found = removal(win)
     assert found is not None
     rng = np.random.default_rng(0)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from npuconv import executor
 from npuconv.evaluate.simulator import as_float
 from npuconv.model import query, save
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, Node, Tensor
 from npuconv.quantize.fake_quant import fake_quantized, quant_points
 from npuconv.quantize.state import QuantState
 from support.asserts import Passes, context, read, run_pass

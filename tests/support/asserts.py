@@ -18,10 +18,9 @@ from npuconv.emit.emission import Emission
 from npuconv.emit.write_model import form_findings
 from npuconv.findings import Finding
 from npuconv.legalize import manager as _manager
-from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.legal import legalize
-from npuconv.legalize.log import Log, RefusalRecord, RewriteRecord
+from npuconv.legalize.log import Annotations, Log, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
@@ -31,8 +30,6 @@ from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
 from npuconv.target import Target
 from support.builders import Net
-
-INT8_PHASES = (Phase.QUANTIZE, Phase.LOWER)
 
 
 @cache
@@ -56,7 +53,6 @@ class Passes:
     ) -> None:
         self.device = TargetDevice(target or builtin(), options or Options())
         self.log = Log(measures)
-        self.annotations = Annotations()
         self.emission = Emission(Plan())
 
     @property
@@ -83,19 +79,21 @@ class Passes:
         """Refusals of all passes so far."""
         return list(self.log.refusals)
 
+    @property
+    def annotations(self) -> Annotations:
+        """Facts for quantization that passes have found so far."""
+        return self.log.annotations
+
     def run(self, model: Model, item: Pass) -> int:
         """Run one pass as the manager does; return how often it fired."""
-        state = "emission" if item.phase in INT8_PHASES else "annotations"
-        fired, value = _manager.run_pass(model, item, self.device, self.log, getattr(self, state))
-        setattr(self, state, value)
-        return fired
+        result = _manager.apply(model, item, self.device, self.log, emission=self.emission)
+        return len(result) if isinstance(result, list) else int(result)
 
     def run_phase(self, model: Model, phase: Phase, *after_pass: Any) -> int:
         """Run the passes of a float phase to the end; return how often they fired."""
-        fired, self.annotations = _manager.run_phase(
-            model, phase, self.device, self.log, self.annotations, *after_pass
-        )
-        return fired
+        if phase == Phase.SPLIT:  # its pass returns builders
+            return sum(self.run(model, item) for item in _manager.order(phase))
+        return _manager.run_phase(model, phase, self.device, self.log, *after_pass)
 
 
 def context(**options: Any) -> Passes:

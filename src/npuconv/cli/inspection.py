@@ -12,11 +12,9 @@ import onnx
 
 from npuconv.config import Options
 from npuconv.errors import NpuconvError
-from npuconv.model import load, query, shapes
-from npuconv.model.conv import Window, flat_pads, window
-from npuconv.model.core import Model
+from npuconv.model import Model, Node, Tensor, Window, load, query, shapes, window
+from npuconv.model.conv import flat_pads
 from npuconv.model.nhwc import as_float
-from npuconv.model.types import Node, Tensor
 from npuconv.partition import costs
 from npuconv.report.words import total
 

@@ -23,7 +23,6 @@ from npuconv.report.sections import Section, Table
 from npuconv.target import Target
 from npuconv.target.lint import lint
 from npuconv.vendors.learn import (
-    CHUNK,
     SECONDS,
     Ask,
     Learnable,
@@ -39,7 +38,7 @@ from npuconv.yamlio import KeyPath, dotted, loads
 
 SOURCE = "probed"  # name of the source of limits that a compiler has answered
 _MAX_SHOWN = 6  # values of one contradiction
-_MAX_ANSWER = 28  # characters of one limit in the table
+_MAX_ANSWER = 48  # characters of one limit in the table
 
 
 class _Answers(BaseModel):
@@ -107,8 +106,7 @@ def learn(
 
     limits = learnables(target)
     with screen.progress(quiet) as bar:
-        chunk = CHUNK if command is None else 1
-        survey = Survey(ask, form == "qdq", memory.answers, store, chunk, bar)
+        survey = Survey(ask, form == "qdq", memory.answers, store, bar)
         survey.find_limits(limits)
         coupled = survey.coupled(limits)
     sections = _sections(title, limits, target)
@@ -190,25 +188,17 @@ def _node(root: Any, path: KeyPath) -> Any:
 
 def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[Section]:
     """Return the limits that were learnt, contradictions, and the limits that stay open."""
-    rows: list[tuple[str, ...]] = []
-    contradictions: list[tuple[str, ...]] = []
+    rows, contradictions = [], []
     for item in limits:
         if item.limit.is_documented:
             for name, text, *values in item.contradictions():
                 texts = (", ".join(map(str, numbers[:_MAX_SHOWN])) for numbers in values)
                 contradictions.append((name, text, *texts))
             continue
-        answer, native = (
-            shortened(_flow(level.predicate()) if level.accepted else "?", _MAX_ANSWER)
-            for level in item.levels
-        )
-        is_split = native not in (answer, "?")
-        row = (item.name, answer, native if is_split else "", item.levels[is_split].why())
-        rows.append(row)
-    head: tuple[str, ...] = ("limit", "answer", "native", "")
-    if not any(native for _, _, native, _ in rows):
-        head, rows = (*head[:2], ""), [(*row[:2], row[3]) for row in rows]
-    sections = [Section(f"asked {title}", [Table(head, rows)])]
+        for name, level in item.levels.items():
+            answer = _flow(level.predicate()) if level.accepted else "?"
+            rows.append((item.title(name), shortened(answer, _MAX_ANSWER), level.why()))
+    sections = [Section(f"asked {title}", [Table(("limit", "answer", ""), rows)])]
     if contradictions:
         head = ("limit", "document", "refused all the same", "taken beyond")
         table = Table(head, contradictions)

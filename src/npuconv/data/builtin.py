@@ -16,8 +16,7 @@ from npuconv.data.model_inputs import is_quantity
 from npuconv.data.normalizations import IMAGE_CHANNELS, asked_for, normalization_of
 from npuconv.data.pictures import image_layout, reads_images
 from npuconv.errors import UsageError
-from npuconv.model import query
-from npuconv.model.core import Model
+from npuconv.model import Model, query
 from npuconv.schemas import quality
 
 Pictures = Literal["photographs", "made-up", "none"]

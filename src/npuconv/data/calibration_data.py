@@ -14,7 +14,7 @@ from npuconv.data.model_inputs import check_types, sample_inputs
 from npuconv.data.samples import HELD_OUT_LEAST, spread
 from npuconv.errors import ModelError, UsageError
 from npuconv.legalize.legal import LegalModel
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.schemas import quality
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"

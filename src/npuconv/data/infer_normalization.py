@@ -39,9 +39,7 @@ from npuconv.data.normalizations import (
 )
 from npuconv.data.pictures import draw, image_layout
 from npuconv.data.samples import InputSpec
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 
 Doubles = NDArray[np.float64]
 InTraining = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of channels in training

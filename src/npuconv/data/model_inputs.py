@@ -15,9 +15,7 @@ from npuconv import executor
 from npuconv.config import Preprocess
 from npuconv.data import InputSpec, Source, open_samples
 from npuconv.errors import ModelError
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, query
 
 # Heights and widths that trained models take, most common first; 48 x 320 is a line of text.
 _EXTENTS: tuple[tuple[int, ...], ...] = (

@@ -19,9 +19,7 @@ from npuconv.data.model_inputs import first_convolution, path_from_input
 from npuconv.data.normalizations import PixelNormalization, guess
 from npuconv.data.pictures import image_layout
 from npuconv.data.samples import InputSpec, Samples, spread
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.rules.context import NormalizationMismatch
 
 

@@ -1,4 +1,4 @@
-"""Input of the emission passes, which they update; conversions around a tensor."""
+"""Input of the emission passes, which they change; conversions around a tensor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.partition.placement import Plan
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     LayerEncodings = tuple[Encoding, Encoding]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Emission:
     """Plan and quantization of a float model, and notes of the passes in ``emit.lowering``.
 
@@ -44,10 +42,10 @@ class Emission:
     terms: Mapping[str, tuple[SumTerm, ...]] = field(default_factory=dict)
     bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
-    int8_names: Mapping[str, str] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
-    scales: Mapping[str, float] = field(default_factory=dict)
-    sums: tuple[SumEntry, ...] = ()
+    int8_names: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    scales: dict[str, float] = field(default_factory=dict)
+    sums: list[SumEntry] = field(default_factory=list)
 
     @classmethod
     def from_plan(

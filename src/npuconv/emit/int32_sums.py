@@ -17,9 +17,8 @@ import onnx
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from npuconv.legalize.split.builder import SumTerm
-from npuconv.model import edit, load, query, save, shapes
-from npuconv.model.core import Model, sweep
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, load, query, save, shapes
+from npuconv.model.core import sweep
 
 KEY = "npuconv.int32_sums"  # key of the model's metadata
 _PART = "ConvInteger"

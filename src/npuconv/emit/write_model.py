@@ -19,9 +19,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.split.builder import WrittenConv
-from npuconv.model import facts, save
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, facts, save
 from npuconv.rules import engine
 from npuconv.rules.checks.accumulator_overflow import accumulator_overflow
 from npuconv.version import __version__
@@ -46,10 +44,6 @@ def form_findings(legal: LegalModel) -> list[Finding]:
     return engine.lint(rules, stage="form")
 
 
-NO_ENCODINGS: Mapping[str, Encoding] = {}
-NO_WEIGHTS: Mapping[str, RoundedWeights] = {}
-
-
 @dataclass(frozen=True)
 class EmittedModel:
     """A model in its output format.
@@ -69,8 +63,8 @@ class EmittedModel:
 
 def emit_model(
     legal: LegalModel,
-    encodings: Mapping[str, Encoding] = NO_ENCODINGS,
-    weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
+    encodings: Mapping[str, Encoding],
+    weights: Mapping[str, RoundedWeights],
     convs: Sequence[WrittenConv] = (),
 ) -> EmittedModel:
     """Write the legal float model in the format of its options.
@@ -92,7 +86,7 @@ def emit_model(
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     hosted = [node.name for node in copy.plan.passthrough if _stays_on_host(copy, node)]
     for phase in output_format.phases:
-        _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
+        manager.run_phase(copy.model, Phase(phase), copy.device, log, emission=emission)
     copy.log.extend(log)
     broken = engine.lint(copy.rule_context(), stage="lowered")
     for finding in broken:

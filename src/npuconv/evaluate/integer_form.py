@@ -17,10 +17,9 @@ from npuconv.evaluate.pairs import Opened
 from npuconv.legalize import manager
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.model import edit, load, query, save
+from npuconv.model import Model, Node, edit, load, query, save
 from npuconv.model.conv import SAME
-from npuconv.model.core import Model, sweep
-from npuconv.model.types import Node
+from npuconv.model.core import sweep
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Plan
@@ -54,7 +53,7 @@ def in_integers(opened: Opened) -> Opened:
     device, log = TargetDevice(Target.load(options.target), options), Log(measures=False)
     emission = Emission(plan, terms=terms)
     for item in (split_accumulated, lower_convolutions, lower_passthrough):
-        _, emission = manager.run_pass(model, item, device, log, emission)
+        manager.apply(model, item, device, log, emission=emission)
     metadata = int32_sums.record(emission.sums)
     return replace(opened, proto=save.to_proto(model, metadata))
 

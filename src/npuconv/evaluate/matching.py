@@ -20,8 +20,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from npuconv.arithmetic.encoding import decimals, dequantize
 from npuconv.errors import ModelError
-from npuconv.model import nhwc, query
-from npuconv.model.core import Model
+from npuconv.model import Model, nhwc, query
 from npuconv.model.proto import Links, attributes_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled

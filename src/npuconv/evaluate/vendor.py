@@ -155,13 +155,13 @@ def _with_shapes(model: Opened, feed: Feed) -> tuple[bytes, str]:
     proto, open_inputs = onnx.ModelProto(), []
     proto.CopyFrom(model.proto)
     for info in proto.graph.input:
-        shape = info.type.tensor_type.shape
-        if info.name in feed and not all(dim.dim_value > 0 for dim in shape.dim):
+        dims = info.type.tensor_type.shape.dim
+        if info.name in feed and not all(dim.dim_value > 0 for dim in dims):
             lengths = np.shape(feed[info.name])
             open_inputs.append(f"{info.name} {list(lengths)}")
-            del shape.dim[:], proto.graph.value_info[:]  # these were inferred from open extents
-            for length in lengths:
-                shape.dim.add(dim_value=length)
+            kind = info.type.tensor_type.elem_type
+            info.CopyFrom(onnx.helper.make_tensor_value_info(info.name, kind, lengths))
+            del proto.graph.value_info[:]  # these were inferred from open extents
     try:
         return proto.SerializeToString(deterministic=True), ", ".join(open_inputs)
     except ValueError:

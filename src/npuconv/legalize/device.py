@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.split.layer import layer_of
 from npuconv.legalize.split.layer import of_window as layer_of_window
-from npuconv.model import query
-from npuconv.model.conv import Window, window
-from npuconv.model.core import Model
+from npuconv.model import Model, Node, Window, query, window
 from npuconv.model.facts import of_window, settled
-from npuconv.model.types import Node
 from npuconv.partition.costs import Cost
 from npuconv.target.facts import Facts
 

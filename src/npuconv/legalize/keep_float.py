@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate, chain
 
 from npuconv.errors import UsageError
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.target import Target
 
 BY_OPERATOR, BY_MODULE = "op:", "module:"

@@ -16,7 +16,6 @@ from npuconv.config import Options
 from npuconv.errors import ModelError
 from npuconv.findings import Finding, Severity, sort_key
 from npuconv.legalize import keep_float, manager, selection
-from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Pass, Phase
@@ -27,8 +26,7 @@ from npuconv.legalize.source_model import SourceModel
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.split.planner import split_layers
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
-from npuconv.model import core, load, query, save, shapes, validate
-from npuconv.model.core import Model
+from npuconv.model import Model, core, load, query, save, shapes, validate
 from npuconv.model.source import locate
 from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform
@@ -42,7 +40,7 @@ from npuconv.target import Target
 from npuconv.timings import Timings
 
 if TYPE_CHECKING:
-    from npuconv.legalize.annotations import Expected
+    from npuconv.legalize.log import Expected
     from npuconv.legalize.split.builder import Builder, Mode
 
 CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
@@ -65,7 +63,6 @@ class LegalModel:
     unsplit: Model | None = None
     # Names of convolutions in the place of a split layer, whose int8 results are added.
     summed: frozenset[str] = frozenset()
-    opset_obstacle: str = ""  # node that cannot be written in the opset, with the reason
     blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
     plan: Plan = field(default_factory=Plan)  # where each node runs
     # Names of the operators beside convolutions that the first plan places on the device: later
@@ -94,7 +91,7 @@ class LegalModel:
             self.options,
             self.facts,
             kept_float=keep_float,
-            opset_obstacle=self.opset_obstacle,
+            opset_obstacle=self.log.annotations.opset_obstacle,
             **evidence,
         )
 
@@ -270,7 +267,6 @@ def legalize(
     with timings.measured("load"):
         legal, contradiction = _open(source, options)
     model, device, log = legal.model, legal.device, legal.log
-    annotations = Annotations()
     rules = legal.rule_context()
     malformed = engine.lint_malformed(rules)
     if malformed:  # rewrites of malformed nodes show nothing
@@ -288,15 +284,12 @@ def legalize(
 
         if core.sweep(model):  # else the first pass that fires gets the credit
             tracker.credit(SWEEP, legal.rule_context())
-        _, annotations = manager.run_phase(
-            model, Phase.CANONICALIZE, device, log, annotations, credit
-        )
+        manager.run_phase(model, Phase.CANONICALIZE, device, log, credit)
         source_model = legal.source.with_costs(model, device.target, tracker.open_errors())
-        _, annotations = manager.run_phase(model, Phase.LEGALIZE, device, log, annotations, credit)
+        manager.run_phase(model, Phase.LEGALIZE, device, log, credit)
         if core.sweep(model):
             tracker.credit(SWEEP, legal.rule_context())
-        legal, annotations = _split(legal, annotations, credit)
-        legal = replace(legal, opset_obstacle=annotations.opset_obstacle)
+        legal = _split(legal, credit)
         rules = legal.rule_context()
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
@@ -314,12 +307,12 @@ def legalize(
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
         after = sorted(convolutions + around_convolutions, key=sort_key)
     graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
-    source_scales = annotations.source_scales if device.options.keep_scales else SourceScales()
+    keeps_scales = device.options.keep_scales
     legal = replace(
         legal,
         source=source_model,
-        expected=annotations.expected,
-        source_scales=source_scales,
+        expected=log.annotations.expected,
+        source_scales=log.annotations.source_scales if keeps_scales else SourceScales(),
         blocked=frozenset().union(*(_blocked(graph, after) for graph in graphs)),
     ).replanned()
     plan = legal.plan
@@ -337,31 +330,26 @@ def legalize(
     return replace(legal, findings=findings)
 
 
-def _split(
-    legal: LegalModel, annotations: Annotations, credit: Callable[[Pass, float], None]
-) -> tuple[LegalModel, Annotations]:
+def _split(legal: LegalModel, credit: Callable[[Pass, float], None]) -> LegalModel:
     """Split convolutions beyond a limit; keep the graph before exact splits for calibration."""
     model, device, log = legal.model, legal.device, legal.log
 
     def write(mode: Mode) -> list[Builder]:
-        nonlocal annotations
         start = time.perf_counter()
         builders: list[Builder] = manager.apply(model, fit_convolution, device, log, mode=mode)
         if builders:
             credit(fit_convolution, time.perf_counter() - start)
-            _, annotations = manager.run_phase(
-                model, Phase.LEGALIZE, device, log, annotations, credit
-            )
+            manager.run_phase(model, Phase.LEGALIZE, device, log, credit)
         return builders
 
     if legal.options.format not in CALIBRATED_FORMS:
         write("float")
-        return legal, annotations
+        return legal
     convs = [conv for builder in write("rounding") for conv in builder.convs]
     unsplit = model.copy() if device.split_plans(model) else None
     write("exact")
     summed = frozenset(conv.node for conv in convs if conv.summed)
-    return replace(legal, unsplit=unsplit, summed=summed), annotations
+    return replace(legal, unsplit=unsplit, summed=summed)
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
@@ -370,7 +358,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     target = Target.load(options.target).assuming(options.assume)
     model = load.load(source)
     info = SourceModel.from_model(model)
-    name = selection.name_of(source, model.name)
+    name = Path(source).as_posix() if isinstance(source, str | Path) else model.name
     options = selection.for_model(options, name)
     if options.source_root is not None:
         model = replace(model, sources=locate(model.sources, options.source_root))

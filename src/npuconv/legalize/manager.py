@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from npuconv.errors import InternalError, bugs_in
 from npuconv.legalize import measure as measuring
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
-from npuconv.model import shapes, validate
-from npuconv.model.core import Model, sweep
+from npuconv.model import Model, shapes, validate
+from npuconv.model.core import sweep
 from npuconv.registry import in_order
 
 MAX_ROUNDS = 20
-State = TypeVar("State")
 
 
 def order(phase: Phase) -> list[Pass]:
@@ -35,16 +34,13 @@ def run_phase(
     phase: Phase,
     device: TargetDevice,
     log: Log,
-    state: State,
     after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
-) -> tuple[int, State]:
-    """Run every pass of a phase until none fires any more.
+    **inputs: Any,
+) -> int:
+    """Run every pass of a phase until none fires any more; return how often passes fired.
 
-    ``state`` holds the annotations of a float phase, or the emission of an int8 phase.
-    ``after_pass`` is called after each pass that fired, with its seconds.
-
-    Returns:
-        How often passes fired, and the new state.
+    ``after_pass`` is called after each pass that fired, with its seconds. ``inputs`` are further
+    arguments of the passes.
 
     Raises:
         InternalError: a pass failed, broke the graph, changed its numbers, or never ends.
@@ -57,24 +53,14 @@ def run_phase(
             if item.name in idle:
                 continue
             start = time.perf_counter()
-            fired, state = run_pass(model, item, device, log, state)
+            fired = apply(model, item, device, log, **inputs)
             if fired:
                 after_pass(item, time.perf_counter() - start)
             total += fired
             idle = idle | {item.name} if not fired else set()
         if len(idle) == len(passes):
-            return total, state
+            return total
     raise InternalError("the passes never come to rest", where=f"phase {phase}")
-
-
-def run_pass(
-    model: Model, item: Pass, device: TargetDevice, log: Log, state: State
-) -> tuple[int, State]:
-    """Run one pass once; return how often it fired, and the new state."""
-    result = apply(model, item, device, log, annotations=state, emission=state)
-    if isinstance(result, tuple):
-        return result
-    return len(result) if isinstance(result, list) else int(result), state
 
 
 def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: Any) -> Any:
@@ -86,12 +72,12 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
     Raises:
         InternalError: the pass failed, broke the graph, or changed its numbers.
     """
-    entries = Log(log.measures, item.name)
+    entries = Log(log.measures, item.name, annotations=log.annotations)
     inputs |= {"device": device, "log": entries}
     with bugs_in(f"pass {item.name!r}"):
         arguments = {name: inputs[name] for name in item.inputs if name in inputs}
         result = _call(model, item, arguments)
-        if result[0] if isinstance(result, tuple) else result:
+        if result:
             _settle(model, item, entries.rewrites)
     log.extend(entries)
     return result
@@ -101,14 +87,8 @@ def _call(model: Model, item: Pass, inputs: dict[str, Any]) -> Any:
     """Return the result of a pass; a pass of nodes is called with each of them."""
     if not item.ops:
         return item.function(model, **inputs)
-    fired = 0
-    for node in model.nodes(*item.ops) if model.opset >= item.least_opset else ():
-        if len(node.outputs):
-            result = item.function(model, node=node, **inputs)
-            if "annotations" in inputs:
-                result, inputs["annotations"] = result
-            fired += result
-    return (fired, inputs["annotations"]) if "annotations" in inputs else fired
+    nodes = model.nodes(*item.ops) if model.opset >= item.least_opset else ()
+    return sum(item.function(model, node=node, **inputs) for node in nodes if len(node.outputs))
 
 
 def _settle(model: Model, item: Pass, records: Sequence[RewriteRecord]) -> None:

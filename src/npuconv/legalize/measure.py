@@ -23,9 +23,8 @@ from npuconv import executor
 from npuconv.errors import InternalError
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.region import Dims, Region, measured_extent
-from npuconv.model import query
+from npuconv.model import Tensor, query
 from npuconv.model.proto import Types
-from npuconv.model.types import Tensor
 
 SESSION_REGIONS = 32  # regions in one session: fewer make many sessions, more make slow ones
 MAX_ELEMENTS = 2_000_000  # bounds memory of the inputs of a session and of a comparison

@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from npuconv.model import query
-from npuconv.model.conv import Window, effective_kernel, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, Window, query, window
+from npuconv.model.conv import effective_kernel
 
 if TYPE_CHECKING:
     from npuconv.model.proto import NodeCopy

@@ -2,9 +2,8 @@
 
 A pass is a function of the model, or of the model and one node of certain operators
 (``node_pass``), and of further arguments, which the names of its parameters select:
-``device`` (target and options), ``log`` (rewrites and refusals), and ``annotations`` in float
-phases or ``emission`` in int8 phases. It returns how often it fired, and, if it adds to the
-annotations or the emission, the new value: ``(fired, annotations)``. It changes the graph
+``device`` (target and options), ``log`` (rewrites, refusals, and in ``log.annotations`` facts for
+quantization), and in int8 phases ``emission``. It returns how often it fired. It changes the graph
 through ``npuconv.model.edit``, brackets each change in ``log.rewrite`` so that it is measured,
 and calls ``log.refuse`` where it nearly fired. It knows no rule and no other pass, except by
 name in ``after``; order, fixed point, checks and errors are the manager's (``manager.py``).
@@ -21,6 +20,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from npuconv.legalize.device import TargetDevice as TargetDevice
+from npuconv.legalize.log import Log as Log
 from npuconv.registry import Registry, described
 
 # Parameters: the model, inputs by name; in HOST_PREP and OVERSAMPLE also a plan and a request.

@@ -188,11 +188,6 @@ def fails(findings: Iterable[Finding], options: Options) -> bool:
     return any(failing(f, options.fail_on) for f in findings)
 
 
-def name_of(source: object, model: str) -> str:
-    """Return the path of a model, or its name if it has none, for patterns and baselines."""
-    return Path(source).as_posix() if isinstance(source, str | Path) else model
-
-
 def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
     """Accept the findings that fail now; other models of the baseline keep their entries.
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from npuconv.findings import Finding, Severity
-from npuconv.model import query
-from npuconv.model.conv import Window, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.split.layer import times
+from npuconv.model import Model, Node, Tensor, Window, query, window
 from npuconv.partition.costs import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target
@@ -129,15 +127,11 @@ def _form(name: str, win: Window) -> str:
     if win.kernel is None:
         return name
     name += "" if len(win.kernel) == 2 else f"{len(win.kernel)}D"
-    parts = [f"{name} {_times(win.kernel)}"]
+    parts = [f"{name} {times(win.kernel)}"]
     if set(win.strides) != {1}:
-        parts.append(f"stride {_times(win.strides)}")
+        parts.append(f"stride {times(win.strides)}")
     if set(win.dilations) != {1}:
-        parts.append(f"dilation {_times(win.dilations)}")
+        parts.append(f"dilation {times(win.dilations)}")
     if win.group != 1:
         parts.append("depthwise" if win.group == win.in_channels else f"group {win.group}")
     return ", ".join(parts)
-
-
-def _times(values: tuple[int, ...]) -> str:
-    return "x".join(str(v) for v in values)

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Group, Plan
 

@@ -1,8 +1,7 @@
 """The graph of a model. The only package that imports onnx-graphsurgeon.
 
-``types``           names for graph-surgeon's classes, which cost nothing to import
-``surgeon``         the classes themselves
-``core``            Model: the graph, its header, the origin of every node
+``surgeon``         graph-surgeon's classes, to make objects of them
+``core``            Model: the graph, its header, the origin of every node; names of types
 ``load``            file or ModelProto -> Model
 ``graph_import``    checked proto -> Model
 ``untrusted``       checks on a model before anything else reads it
@@ -22,3 +21,8 @@
 ``shapes``          shapes of tensors: of the user, of the file, inferred
 ``inference``       shape inference by ONNX on the graph without its weights
 """
+
+from npuconv.model.conv import Window, window
+from npuconv.model.core import Graph, Model, Node, Tensor
+
+__all__ = ["Graph", "Model", "Node", "Tensor", "Window", "window"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model.core import Node
 
 _AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 _PER_AXIS = {"strides": 1, "dilations": 1, "pads": 2, "output_padding": 1, "output_shape": 1}

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from npuconv.model.conv import Window, conv_output, transpose_output
+from npuconv.model import Window
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def slicing(win: Window) -> Removal | None:
     once for each tap, so it is used only on request.
     """
     axes = range(win.axes or 0)
-    extents = [output_extent(win, axis) for axis in axes]
+    extents = [win.output_extent(axis) for axis in axes]
     if win.op != "Conv" or win.kernel is None or not all(extents):
         return None
     axis = min(axes, key=win.kernel.__getitem__)
@@ -92,19 +92,8 @@ def _describe(win: Window, axis: int) -> str:
     return ", ".join([*parts, f"extent {extent if extent is not None else 'unknown'}"])
 
 
-def output_extent(win: Window, axis: int) -> int | None:
-    """Return the output extent along an axis with explicit pads, if known."""
-    extent = win.extent(axis)
-    if extent is None or win.kernel is None or win.auto_pad != "NOTSET" or win.output_shape:
-        return None
-    parts = (extent, win.kernel[axis], win.strides[axis], win.dilations[axis], win.pads[axis])
-    if win.op == "ConvTranspose":
-        return transpose_output(*parts, win.output_padding[axis])
-    return conv_output(*parts)
-
-
 def _as_channels(win: Window, axis: int) -> Removal | None:
-    if output_extent(win, axis) != 1:
+    if win.output_extent(axis) != 1:
         return None
     pairs = _pairs(win, axis) or [(0, None)]
     cells, taps = zip(*pairs, strict=True)

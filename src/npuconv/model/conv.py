@@ -14,7 +14,7 @@ from typing import Any
 
 from npuconv.lazy import np
 from npuconv.model import nhwc, query
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Node, Tensor
 
 Pairs = query.Pairs  # (begin, end) of every spatial axis
 Dims = tuple[int | str | None, ...]
@@ -83,9 +83,31 @@ class Window:
             return "plain"
         return "depthwise" if self.group == self.in_channels else "grouped"
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """All attributes of a Conv."""
+        return {
+            "auto_pad": self.auto_pad,
+            "dilations": list(self.dilations),
+            "group": self.group,
+            "kernel_shape": list(self.kernel or ()),
+            "pads": flat_pads(self.pads),
+            "strides": list(self.strides),
+        }
+
     def extent(self, axis: int) -> int | None:
         """Return the input extent of a spatial axis, if known."""
         return _number(self.input, axis + 2)
+
+    def output_extent(self, axis: int) -> int | None:
+        """Return the output extent of a spatial axis with explicit pads, if known."""
+        extent = self.extent(axis)
+        if extent is None or self.kernel is None or self.auto_pad != "NOTSET" or self.output_shape:
+            return None
+        slide = (self.kernel[axis], self.strides[axis], self.dilations[axis], self.pads[axis])
+        if self.op == "ConvTranspose":
+            return transpose_output(extent, *slide, self.output_padding[axis])
+        return conv_output(extent, *slide)
 
     def parameters(self) -> int:
         """Return the number of weights."""

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npuconv.model.source import Source
-from npuconv.model.types import Graph, Node, Tensor
 
 if TYPE_CHECKING:
     from npuconv.model.store import Store
 
+# Names for graph-surgeon's classes, which have no type hints.
+Node: TypeAlias = Any
+Tensor: TypeAlias = Any
+Graph: TypeAlias = Any
 _Index = dict[tuple[str, str], list[tuple[int, Node]]]  # nodes and positions by operator, domain
 
 

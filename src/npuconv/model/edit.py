@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from npuconv.lazy import np
-from npuconv.model import query
-from npuconv.model.core import Model, NodeMeta
-from npuconv.model.types import Graph, Node, Tensor
+from npuconv.model import Graph, Model, Node, Tensor, query
+from npuconv.model.core import NodeMeta
 
 
 def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:

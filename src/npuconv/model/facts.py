@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from npuconv.model import query
-from npuconv.model.conv import Window, window
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Node, Tensor, Window, query, window
 from npuconv.target.facts import DECIDED_LATER, FactValue
 
 Measured = dict[str, FactValue | None]

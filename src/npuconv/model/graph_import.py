@@ -12,8 +12,8 @@ from google.protobuf.message import EncodeError
 from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter, import_onnx
 
 from npuconv.errors import ModelError
-from npuconv.model import query, store
-from npuconv.model.core import Header, Model, NodeMeta, subgraphs
+from npuconv.model import Model, query, store
+from npuconv.model.core import Header, NodeMeta, subgraphs
 from npuconv.model.proto import all_names, all_nodes, inner_graphs
 from npuconv.model.source import read_source
 from npuconv.model.surgeon import Graph

@@ -18,11 +18,9 @@ import onnx
 from onnx import helper
 
 from npuconv.errors import ModelError
-from npuconv.model import query
-from npuconv.model.conv import SAME, Window, effective_kernel, flat_pads, resolved_pads, window
-from npuconv.model.core import Model
+from npuconv.model import Model, Node, Window, query, window
+from npuconv.model.conv import SAME, effective_kernel, flat_pads, resolved_pads
 from npuconv.model.proto import TensorType, Types, all_graphs, inner_graphs, write_node
-from npuconv.model.types import Node
 
 # Elements of a constant whose values inference reads: shapes, axes and pads are shorter.
 MAX_SHAPE_VALUES = 512

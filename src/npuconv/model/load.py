@@ -11,8 +11,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from npuconv import files
 from npuconv.errors import ModelError
-from npuconv.model import external_data, store, untrusted, validate
-from npuconv.model.core import Model
+from npuconv.model import Model, external_data, store, untrusted, validate
 from npuconv.model.graph_import import import_model, standard_opset
 
 _TFLITE = b"TFL3"  # bytes 4 to 7 of a TFLite file

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from npuconv.lazy import onnx
 from npuconv.model import query
 from npuconv.model.attributes import contradictions, window_rank
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Node, Tensor
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from npuconv import files
 from npuconv.lazy import np, onnx
-from npuconv.model.core import Model, with_inner
-from npuconv.model.types import Graph, Node, Tensor
+from npuconv.model.core import Graph, Model, Node, Tensor, with_inner
 
 Pairs = tuple[tuple[int, int], ...]  # (begin, end) of every axis
 
@@ -79,6 +78,16 @@ def scalar_input(node: Node, index: int) -> float | None:
     if array is None or array.size != 1 or array.dtype.kind not in "biuf":
         return None
     return float(array.reshape(-1)[0])
+
+
+def integers(node: Node, index: int, *names: str) -> list[int] | None:
+    """Return the integers of an attribute by its names, else of constant input ``index``.
+
+    None if there is neither.
+    """
+    written = next((v for name in names if (v := attribute(node, name)) is not None), None)
+    array = constant_input(node, index) if written is None else np.asarray(written)
+    return None if array is None else [int(v) for v in array.reshape(-1)]
 
 
 def producer(tensor: Tensor) -> Node | None:
@@ -188,7 +197,7 @@ def pad_amounts(node: Node) -> Pairs | None:
 
     Pad-1 calls them ``paddings``, Pad-2 has an attribute, Pad-11 an input, Pad-18 ``axes``.
     """
-    flat = _flat_amounts(node)
+    flat = integers(node, 1, "pads", "paddings")
     if flat is None or len(flat) % 2:
         return None
     half = len(flat) // 2
@@ -224,26 +233,14 @@ def pads_with_zero(node: Node) -> bool:
     return pad_mode(node) == "constant" and pad_fill(node) == 0
 
 
-def _flat_amounts(node: Node) -> list[int] | None:
-    written = attribute(node, "pads", attribute(node, "paddings"))
-    if written is not None:
-        return [int(v) for v in written]
-    array = constant_input(node, 1)
-    return None if array is None else [int(v) for v in array.reshape(-1)]
-
-
 def reduced_axes(node: Node) -> tuple[int, ...] | None:
     """Return the axes of a reduction, counted from the front and sorted.
 
     Returns:
         None where all are meant, or where they or the rank are not known.
     """
-    axes, count = attribute(node, "axes"), rank(node.inputs[0])
-    if axes is None and (array := constant_input(node, 1)) is not None:
-        axes = array.reshape(-1)
-    if axes is None or not count:
-        return None
-    return tuple(sorted(int(axis) % count for axis in axes))
+    axes, count = integers(node, 1, "axes"), rank(node.inputs[0])
+    return tuple(sorted(axis % count for axis in axes)) if axes is not None and count else None
 
 
 def is_normalizing(mean: Node) -> bool:

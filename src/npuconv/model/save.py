@@ -23,10 +23,8 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
 from npuconv import files
 from npuconv.errors import OutputError
-from npuconv.model import query, store
-from npuconv.model.core import Model
+from npuconv.model import Model, Node, Tensor, query, store
 from npuconv.model.proto import Types, is_packed, node_proto
-from npuconv.model.types import Node, Tensor
 
 # onnxruntime 1.20 of November 2024 loads no newer IR; only a newer opset raises it.
 MAX_IR = 10

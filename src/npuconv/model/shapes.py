@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from npuconv.errors import UsageError
-from npuconv.model import query
-from npuconv.model.conv import window
-from npuconv.model.core import Model, subgraphs
+from npuconv.model import Model, Node, Tensor, query, window
+from npuconv.model.core import subgraphs
 from npuconv.model.inference import infer_types
 from npuconv.model.proto import Dims, TensorType
-from npuconv.model.types import Node, Tensor
 
 _GENERATED = "unk__"  # prefix of names that ONNX gives to extents which it cannot compute
 

@@ -14,9 +14,8 @@ from google.protobuf.message import EncodeError
 
 from npuconv import limits
 from npuconv.errors import InternalError, ModelError
-from npuconv.model import query, store
-from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Graph, Node
+from npuconv.model import Graph, Model, Node, query, store
+from npuconv.model.core import subgraphs
 from npuconv.model.untrusted import MAX_AXES, check_shape
 
 _UNKNOWN = re.compile(

@@ -6,7 +6,7 @@ import numpy as np
 
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
 from npuconv.arithmetic.whole import WholeArray
-from npuconv.model.types import Node
+from npuconv.model import Node
 from npuconv.ops.operator import (
     Arguments,
     Kernel,

@@ -10,9 +10,8 @@ import onnx
 
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
 from npuconv.arithmetic.whole import Integers, Whole, spatial, window_sums
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.operator import Arguments, Attributes, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, cells_behind
 from npuconv.tflite.draft import CHANNELS_LAST, Draft

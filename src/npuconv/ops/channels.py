@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from npuconv.model import query
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Node, Tensor, query
 
 
 @dataclass(frozen=True)

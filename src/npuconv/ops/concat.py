@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx
 
+from npuconv.model import Node
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
 from npuconv.ops.operator import Arguments, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, sliced

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import always, register
 from npuconv.ops.tape import Gradients, Tape, Visit

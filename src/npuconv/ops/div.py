@@ -6,8 +6,7 @@ import numpy as np
 
 from npuconv.arithmetic.rescaling import ratio
 from npuconv.errors import ModelError
-from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model import Node, query
 from npuconv.ops.operator import Arguments, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 from npuconv.tflite.elementwise import binary

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
 from npuconv.arithmetic.whole import WholeArray
-from npuconv.model.types import Node
+from npuconv.model import Node
 from npuconv.ops.operator import (
     Arguments,
     Kernel,

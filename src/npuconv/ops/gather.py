@@ -6,9 +6,8 @@ import numpy as np
 import onnx
 
 from npuconv.errors import ModelError
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
 from npuconv.ops.operator import always, register
 from npuconv.ops.tape import Gradients, Tape, Visit

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import shifted_right
 from npuconv.errors import ModelError
-from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model import Node, query
 from npuconv.ops.operator import Arguments, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, pass_standardized
 

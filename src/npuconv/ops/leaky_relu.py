@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Arguments, W, always, register
 from npuconv.ops.tables import SOURCE, TableStep, lookup, table

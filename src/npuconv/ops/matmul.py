@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from npuconv.arithmetic.rescaling import ratio
-from npuconv.model.types import Node
+from npuconv.model import Node
 from npuconv.ops.gemm import dense
 from npuconv.ops.operator import Arguments, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, unbroadcast

@@ -9,9 +9,8 @@ import onnx
 
 from npuconv.arithmetic.whole import ceil_div
 from npuconv.errors import ModelError
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed, slots_of_first_input
 from npuconv.ops.operator import register
 from npuconv.ops.tape import PREFIX, Gradients, Tape, Visit

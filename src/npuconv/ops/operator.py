@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
-from npuconv.model import query
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Node, Tensor, query
 from npuconv.ops.channels import Follower, mixed
 from npuconv.registry import Registry
 

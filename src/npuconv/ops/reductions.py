@@ -13,9 +13,8 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import ratio
 from npuconv.arithmetic.whole import Whole
 from npuconv.errors import ModelError
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.operator import Arguments, Attributes, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, onnx_order

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model import Node, query
 from npuconv.ops.channels import slots_of_first_input
 from npuconv.ops.operator import always, register
 from npuconv.ops.tape import pass_selected, pointwise

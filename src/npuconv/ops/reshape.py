@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model import Node, query
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import always, register
 from npuconv.ops.tape import pass_reshaped

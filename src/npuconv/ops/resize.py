@@ -15,9 +15,8 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
 from npuconv.arithmetic.whole import Integers, Whole, resized, spatial
 from npuconv.errors import ModelError
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops import channels
 from npuconv.ops.operator import Arguments, Attributes, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit

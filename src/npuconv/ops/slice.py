@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 
 from npuconv.errors import ModelError
-from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model import Node, query
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import always, register
 from npuconv.ops.tape import Gradients, Tape, Visit

@@ -6,9 +6,8 @@ import numpy as np
 import onnx
 
 from npuconv.arithmetic.rescaling import TensorScale
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.operator import Arguments, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft

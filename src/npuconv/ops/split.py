@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from npuconv.model import Node
 from npuconv.model.proto import attributes_of
-from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, extent, mixed
 from npuconv.ops.operator import always, register
 from npuconv.ops.slice import cut

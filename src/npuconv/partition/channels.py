@@ -16,8 +16,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from npuconv.model import query
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Node, Tensor, query
 from npuconv.ops.channels import Slots, extent
 from npuconv.ops.operator import OPERATORS, data_inputs, values_of
 from npuconv.partition.operators import CUTTING

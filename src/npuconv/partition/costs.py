@@ -14,11 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.model import query
-from npuconv.model.conv import window
-from npuconv.model.core import Model
+from npuconv.model import Model, Node, Tensor, query, window
 from npuconv.model.nhwc import as_float, is_nhwc
-from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     from npuconv.config import Options

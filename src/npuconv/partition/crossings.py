@@ -12,9 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.partition.costs import size
 from npuconv.partition.placement import DisjointSets, Plan
 

@@ -11,9 +11,7 @@ import math
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.model import facts, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, facts, query
 from npuconv.ops.operator import OPERATORS, operator_of, values_of
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from npuconv.model import facts, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, facts, query
 from npuconv.ops.operator import OPERATORS, data_inputs, values_of
 from npuconv.partition.operators import (
     CUTTING,
@@ -98,11 +96,11 @@ class Plan:
 
     def is_convolution(self, node: Node) -> bool:
         """Return whether the node is a convolution that runs on the device."""
-        return id(node) in self._convolutions
+        return self._roles.get(id(node)) == "convolution"
 
     def is_operator(self, node: Node) -> bool:
         """Return whether the device computes the node in int8; False for a convolution."""
-        return id(node) in self._operators
+        return self._roles.get(id(node)) == "operator"
 
     @property
     def operator_tensors(self) -> list[Tensor]:
@@ -125,7 +123,7 @@ class Plan:
 
     def is_passthrough(self, node: Node) -> bool:
         """Return whether the node passes int8 values on."""
-        return id(node) in self._passthrough
+        return self._roles.get(id(node)) == "passthrough"
 
     def is_cut(self, node: Node) -> bool:
         """Return whether the node is in ``cuts``."""
@@ -140,16 +138,10 @@ class Plan:
         return tensor
 
     @cached_property
-    def _convolutions(self) -> frozenset[int]:
-        return frozenset(id(n) for n in self.convolutions)
-
-    @cached_property
-    def _operators(self) -> frozenset[int]:
-        return frozenset(id(n) for n in self.operators)
-
-    @cached_property
-    def _passthrough(self) -> frozenset[int]:
-        return frozenset(id(n) for n in self.passthrough)
+    def _roles(self) -> dict[int, str]:
+        roles = {id(node): "convolution" for node in self.convolutions}
+        roles |= {id(node): "operator" for node in self.operators}
+        return roles | {id(node): "passthrough" for node in self.passthrough}
 
     @cached_property
     def _cuts(self) -> frozenset[int]:

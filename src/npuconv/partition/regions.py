@@ -13,9 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.costs import size
 from npuconv.partition.operators import CUTTING, passes_int8, takes_as

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.operators import CUTTING, takes_as
 from npuconv.partition.placement import Plan

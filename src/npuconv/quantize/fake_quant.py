@@ -18,9 +18,7 @@ from npuconv.arithmetic.layer import RoundedWeights, folded, unfolded
 from npuconv.data import Feed
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query, store
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query, store
 from npuconv.ops.operator import values_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.state import QuantState

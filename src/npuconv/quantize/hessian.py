@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.whole import ceil_div
 from npuconv.arithmetic.windows import im2col
 from npuconv.data.samples import Feed
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.conv import diagonal_groups
-from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
 
 _LARGEST = 1e9  # largest value in units: float32 holds sums of many products of such values

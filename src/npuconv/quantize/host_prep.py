@@ -24,8 +24,7 @@ from npuconv.data import Feed, Samples
 from npuconv.data.float_pass import collect
 from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Node, Tensor, query
 from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import CUTS

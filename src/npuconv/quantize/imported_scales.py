@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.layer import RoundedWeights, per_weight
 from npuconv.legalize.source_scales import SourceScales
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 
 METHOD, CENTRED = "kept", "kept range, zero point 0"
 MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"

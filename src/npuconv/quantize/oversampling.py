@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model import Node, query
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.rewrites.repeat_convolution import LayerCopies, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve

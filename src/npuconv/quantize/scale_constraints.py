@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.ops.operator import OPERATORS, values_of
 from npuconv.ops.tables import SOURCE, TableStep, evaluate
 from npuconv.partition.channels import upper_bound

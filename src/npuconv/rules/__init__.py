@@ -18,13 +18,17 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
-from npuconv.findings import Severity, Status
-from npuconv.model.types import Node
+from npuconv.findings import Severity as Severity
+from npuconv.model import Node
 from npuconv.registry import Registry, described
+from npuconv.rules.context import RuleContext as RuleContext
+from npuconv.rules.context import Violation as Violation
+from npuconv.rules.context import Violations as Violations
+from npuconv.rules.context import is_convolution as is_convolution
 from npuconv.target.facts import FACTS
 
 Stage = Literal["source", "float", "planned", "form", "calibrated", "lowered", "measured"]
@@ -33,24 +37,6 @@ SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 # Domains of operators that onnxruntime runs on the CPU of a host besides the standard domain.
 HOST_DOMAINS = {"ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"}
 _CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM|CAL)\d{3}$")
-_CONVOLUTION = re.compile(r"Conv(?![a-z])")  # FusedConv matches, ConvertLayout does not
-
-
-@dataclass(frozen=True)
-class Violation:
-    """Fault that a rule found. ``values`` fill the placeholders of the rule's message."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    value: str = ""  # value in the model, for the report's column
-    limit: str = ""  # allowed values
-    source: str = ""  # place in the target file, and the cited document
-    fix: str = ""  # advice, if not that of the rule
-    node: Any = None  # node of the fault, for a model rule
-    status: Status = Status.REMAINING
-    severity: Severity | None = None  # severity, if not that of the rule
-
-
-Violations = Iterator[Violation]
 
 
 @dataclass(frozen=True)
@@ -202,7 +188,7 @@ def limit_rule(
     The rule gets the name and the docstring of the module.
     """
 
-    def broken(node: Node, ctx: Any) -> Violations:
+    def broken(node: Node, ctx: RuleContext) -> Violations:
         return ctx.violations(node, *limits)
 
     broken.__name__ = module.rpartition(".")[2]
@@ -217,11 +203,6 @@ def limit_rule(
         limits=limits,
         cacheable=True,
     )(broken)
-
-
-def is_convolution(node: Node) -> bool:
-    """Return whether the operator is a convolution of any domain."""
-    return _CONVOLUTION.search(node.op) is not None
 
 
 def find(code_or_name: str) -> Rule | None:

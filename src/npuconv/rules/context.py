@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from npuconv.findings import Severity, Status
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.model import facts as measuring
-from npuconv.model import query
 from npuconv.model.attributes import contradictions
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
 from npuconv.partition.placement import Plan
-from npuconv.rules import Violation, is_convolution
 from npuconv.target import value_text
 from npuconv.target.facts import DECIDED_LATER, lookup
 
@@ -25,6 +24,31 @@ if TYPE_CHECKING:
     from npuconv.target import Target
     from npuconv.target.description import ListedOperator
     from npuconv.target.limit import Limit
+
+
+_CONVOLUTION = re.compile(r"Conv(?![a-z])")  # FusedConv matches, ConvertLayout does not
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Fault that a rule found. ``values`` fill the placeholders of the rule's message."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    value: str = ""  # value in the model, for the report's column
+    limit: str = ""  # allowed values
+    source: str = ""  # place in the target file, and the cited document
+    fix: str = ""  # advice, if not that of the rule
+    node: Any = None  # node of the fault, for a model rule
+    status: Status = Status.REMAINING
+    severity: Severity | None = None  # severity, if not that of the rule
+
+
+Violations = Iterator[Violation]
+
+
+def is_convolution(node: Node) -> bool:
+    """Return whether the operator is a convolution of any domain."""
+    return _CONVOLUTION.search(node.op) is not None
 
 
 @dataclass(frozen=True)

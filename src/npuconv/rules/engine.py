@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from npuconv.errors import bugs_in
 from npuconv.findings import Finding, sort_key
-from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model import Node, query
 from npuconv.rules import RULES, Rule, Stage, Violation
 from npuconv.rules.context import RuleContext
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from npuconv.amounts import count
-from npuconv.model import query
-from npuconv.model.types import Node
+from npuconv.model import Node, query
 from npuconv.rules.context import RuleContext
 from npuconv.target import builtin_names, listed_operators
 

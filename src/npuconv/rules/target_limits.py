@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from npuconv.model import query
-from npuconv.model.conv import resolved_pads, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query, window
+from npuconv.model.conv import resolved_pads
 from npuconv.rules import Violation
 from npuconv.rules.context import RuleContext
 from npuconv.target import value_text

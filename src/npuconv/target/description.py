@@ -223,16 +223,20 @@ class ListedOperator(Demands):
         modes = {mode: _native(limits) for mode, limits in self.modes.items()}
         return self.model_copy(update={"limits": _native(self.limits), "modes": modes})
 
+    def broken(self, facts: Facts) -> tuple[dict[str, Limit], list[Relation]]:
+        """Return the known limits, by fact, and relations that a node with these facts breaks."""
+        limits = self.limits_for(str(facts.get("mode", "plain"))).items()
+        beyond = {n: v for n, v in limits if v.allows(lookup(facts, n), facts) is False}
+        return beyond, [r for r in self.require if r.holds(facts) is False]
+
     def objections(self, facts: Facts) -> list[str]:
         """Return, as text, the known limits and relations that a node with these facts breaks."""
-        limits = self.limits_for(str(facts.get("mode", "plain")))
+        limits, relations = self.broken(facts)
         beyond = [
             f"{name} is {value_text(lookup(facts, name))}, the device takes {limit.text(facts)}"
             for name, limit in limits.items()
-            if limit.allows(lookup(facts, name), facts) is False
         ]
-        broken = [r for r in self.require if r.holds(facts) is False]
-        return beyond + [f"{relation.text(facts)} does not hold" for relation in broken]
+        return beyond + [f"{relation.text(facts)} does not hold" for relation in relations]
 
 
 def _native(limits: dict[str, Limit]) -> dict[str, Limit]:

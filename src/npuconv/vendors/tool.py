@@ -116,14 +116,13 @@ class VendorTool:
             raise UsageError(f"--vendor {text}: unknown tool {name!r}", hint=hint)
         vendor = VENDORS[name]
         home = Path(os.environ.get(HOME) or _DEFAULT_HOME).expanduser()
-        python = Path(path) if path else home / name / "bin" / "python"
-        if path is None and not python.exists():
+        places = [Path(path) if path else home / name / "bin" / "python"]
+        if path is None:
+            is_own = importlib.util.find_spec(vendor.module) is not None
             executable = shutil.which(name)
-            sibling = Path(os.path.realpath(executable or "")).with_name("python")
-            if importlib.util.find_spec(vendor.module) is not None:
-                python = Path(sys.executable)
-            elif executable and sibling.is_file():
-                python = sibling
+            places += [Path(sys.executable)] * is_own
+            places += [Path(os.path.realpath(executable)).with_name("python")] if executable else []
+        python = next((place for place in places if place.is_file()), places[0])
         if not python.is_file():
             raise UsageError(
                 f"--vendor {name}: {vendor.title} is not installed: there is no file {python}",

@@ -9,7 +9,7 @@ from npuconv.arithmetic.device import float_factors, shifts
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit.emission import Emission
 from npuconv.model import save
-from npuconv.model.types import Node
+from npuconv.model.core import Node
 from npuconv.target.description import Requantize
 from support.asserts import Passes, context, read, run, run_pass
 from support.builders import Net

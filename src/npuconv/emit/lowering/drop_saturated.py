@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, edit, query
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import takes_as
 from npuconv.partition.placement import Plan
@@ -29,9 +26,9 @@ _LOWEST = -128
 
 
 @model_pass(Phase.QUANTIZE)
-def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tuple[int, Emission]:
+def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> int:
     if not emission.encodings:
-        return 0, emission
+        return 0
     plan, fired, removed = emission.plan, 0, set[int]()
     for node in plan.passthrough:
         encoding = emission.encodings.get(node.outputs[0].name) if node.outputs else None
@@ -60,7 +57,8 @@ def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tu
         removed.add(id(node))
         fired += 1
     passthrough = [node for node in plan.passthrough if id(node) not in removed]
-    return fired, replace(emission, plan=replace(plan, passthrough=passthrough))
+    emission.plan = replace(plan, passthrough=passthrough)
+    return fired
 
 
 def _ends_within(encoding: Encoding, bound: float) -> bool:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
+from npuconv.model import Model, edit, query
 
 
 @model_pass(Phase.QUANTIZE)

@@ -8,23 +8,15 @@ itself quantizes is the integers of the device if these have its scale and zero 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from npuconv.emit.emission import Emission, dequantizer, same_scale
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))
-def lower_boundaries(
-    model: Model, device: TargetDevice, emission: Emission
-) -> tuple[int, Emission]:
+def lower_boundaries(model: Model, device: TargetDevice, emission: Emission) -> int:
     fired = sum(_drop_requantization(model, tensor) for tensor in list(model.graph.outputs))
-    scales = dict(emission.scales)
     if device.options.io == "int8":
         for lower, tensors in (
             (_lower_input, model.graph.inputs),
@@ -33,9 +25,9 @@ def lower_boundaries(
             for tensor in list(tensors):
                 scale = lower(model, tensor)
                 if scale is not None:
-                    scales[tensor.name] = scale
+                    emission.scales[tensor.name] = scale
                     fired += 1
-    return fired, replace(emission, scales=scales)
+    return fired
 
 
 def _lower_input(model: Model, tensor: Tensor) -> float | None:

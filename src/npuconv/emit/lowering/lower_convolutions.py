@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, edit
 
 
 @model_pass(Phase.LOWER)

@@ -10,11 +10,8 @@ The results differ by one step at most.
 from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, nhwc, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, Tensor, edit, nhwc, query
 from npuconv.ops.operator import OPERATORS
 
 _STANDARD = ("QLinearMatMul",)  # integer operators of ONNX's own domain

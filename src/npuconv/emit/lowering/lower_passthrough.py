@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, edit, query
 from npuconv.ops.operator import OPERATORS, data_inputs
 
 if TYPE_CHECKING:

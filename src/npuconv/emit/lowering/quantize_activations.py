@@ -11,16 +11,13 @@ format ``qdq``, which compilers of devices read. Tensors of the host stay float.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.ops.operator import values_of
 from npuconv.partition.operators import MOVEMENTS, constants_of
 from npuconv.partition.placement import Plan
@@ -33,15 +30,13 @@ if TYPE_CHECKING:
 
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
-def quantize_activations(
-    model: Model, device: TargetDevice, emission: Emission
-) -> tuple[int, Emission]:
+def quantize_activations(model: Model, device: TargetDevice, emission: Emission) -> int:
     plan, encodings = emission.plan, emission.encodings
     if not encodings:
-        return 0, emission
+        return 0
     reaches = {id(node): _reach(encodings, node) for node in plan.operators}
     by_channel, fired = device.options.format != "qdq", 0
-    conversions = _Conversions(model, plan, encodings, dict(emission.int8_names), by_channel)
+    conversions = _Conversions(model, plan, encodings, emission.int8_names, by_channel)
     for node in plan.int8_nodes:
         fired += sum(conversions.output(node, tensor) for tensor in list(node.outputs))
     for conv in plan.convolutions:
@@ -51,7 +46,7 @@ def quantize_activations(
         fired += sum(conversions.input(node, tensor) for tensor in values_of(node))
         for place in constants_of(node, include_scalars=device.options.format == "tflite"):
             fired += _quantize_constant(model, device, node, place, reaches[id(node)])
-    return fired, replace(emission, int8_names=conversions.int8_names)
+    return fired
 
 
 @dataclass

@@ -13,16 +13,12 @@ move to it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
@@ -30,12 +26,10 @@ if TYPE_CHECKING:
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-activations",))
-def quantize_weights(
-    model: Model, device: TargetDevice, emission: Emission
-) -> tuple[int, Emission]:
+def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> int:
     from npuconv.arithmetic.layer import bias_scales
 
-    fired, notes = 0, dict(emission.notes)
+    fired = 0
     for conv in emission.plan.convolutions:
         weight = query.constant_input(conv, 1)
         if weight is None:
@@ -48,7 +42,8 @@ def quantize_weights(
             reason = "int32 would overflow"
             if (channels := emission.bias_channels.get(conv.name)) is not None:
                 reason = f"{channels.count} channels of a constant hold no larger bias"
-            notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
+            note = f"weight scale of {count} {plural} raised: {reason}"
+            emission.notes[model.label(conv)] = note
         zero = device.free_zero  # no weight is -128
         _dequantize(model, conv, 1, layer.weight + np.int8(zero), layer.weight_scales, zero)
         had_bias = query.input_of(conv, 2) is not None
@@ -56,7 +51,7 @@ def quantize_weights(
             scales = bias_scales(encodings[0].nominal, layer.weight_scales)
             _dequantize(model, conv, 2, layer.bias, scales)
         fired += 1
-    return fired, replace(emission, notes=notes)
+    return fired
 
 
 def _encode(

@@ -9,17 +9,14 @@ each part is a Conv, and no conversion is between it and the sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.emit.emission import Emission, dequantized, dequantizer, quantizer
 from npuconv.errors import InternalError
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from npuconv.emit.int32_sums import SumEntry
@@ -29,18 +26,15 @@ _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
-def split_accumulated(
-    model: Model, device: TargetDevice, emission: Emission
-) -> tuple[int, Emission]:
-    split, notes = emission.terms, dict(emission.notes)
+def split_accumulated(model: Model, device: TargetDevice, emission: Emission) -> int:
+    split = emission.terms
     convs = [c for c in emission.plan.convolutions if c.name in split and len(c.outputs)]
     writer = _Writer(model, integers=device.options.format != "qdq")
-    sums = list(emission.sums)
     for conv in convs:
         parts = split[conv.name]
-        notes.setdefault(model.label(conv), f"{len(parts)} parts, added in int32")
-        sums.append(writer.split(conv, parts))
-    return len(convs), replace(emission, notes=notes, sums=tuple(sums))
+        emission.notes.setdefault(model.label(conv), f"{len(parts)} parts, added in int32")
+        emission.sums.append(writer.split(conv, parts))
+    return len(convs)
 
 
 @dataclass

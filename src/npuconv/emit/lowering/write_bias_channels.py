@@ -7,24 +7,21 @@ make up the int32 bias: the sums are the same.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission, dequantized, dequantizer
 from npuconv.errors import InternalError
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.split.builder import BiasChannels
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
-def write_bias_channels(model: Model, emission: Emission) -> tuple[int, Emission]:
-    widened, notes = emission.bias_channels, dict(emission.notes)
+def write_bias_channels(model: Model, emission: Emission) -> int:
+    widened, notes = emission.bias_channels, emission.notes
     convs = [c for c in emission.plan.convolutions if c.name in widened and len(c.outputs)]
     convs = [conv for conv in convs if query.input_of(conv, 2) is not None]  # written once
     for conv in convs:
@@ -34,7 +31,7 @@ def write_bias_channels(model: Model, emission: Emission) -> tuple[int, Emission
         note = f"bias as {channels.count} input {plural} of a constant"
         before = notes.get(model.label(conv), note)  # perhaps of another part of the same layer
         notes[model.label(conv)] = before if note in before else f"{note}; {before}"
-    return len(convs), replace(emission, notes=notes)
+    return len(convs)
 
 
 def _write(model: Model, conv: Node, channels: BiasChannels) -> None:

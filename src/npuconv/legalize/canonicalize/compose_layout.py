@@ -9,11 +9,9 @@ takes most nodes. Equal nodes are merged. Symbolic extents stay if the order of 
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.compose import compose
-from npuconv.model.core import Model
+from npuconv.model import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)

@@ -6,12 +6,9 @@ Exporters leave them behind; each stands between two operators that could fuse.
 from __future__ import annotations
 
 from npuconv.lazy import np, onnx
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, query
 
 
 @node_pass(Phase.CANONICALIZE, "Cast", after=("raise-opset", "widen-convolutions"))

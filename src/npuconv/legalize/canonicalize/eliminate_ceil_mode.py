@@ -11,21 +11,9 @@ window that would start in the padding. Needs the extents.
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.conv import (
-    SAME,
-    Pairs,
-    Window,
-    conv_output,
-    effective_kernel,
-    flat_pads,
-    pool_output,
-    window,
-)
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.model import Model, Node, Window, edit, query, window
+from npuconv.model.conv import SAME, Pairs, conv_output, effective_kernel, flat_pads, pool_output
 
 OPSET = 11  # amounts of a Pad are an input since this opset
 _Axis = tuple[int, int, int, int, tuple[int, int]]  # extent, kernel, stride, dilation, pads

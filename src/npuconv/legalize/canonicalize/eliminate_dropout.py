@@ -5,12 +5,9 @@ A Dropout in training mode, or one whose mask is read, stays: it is not the iden
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 
 
 @node_pass(Phase.CANONICALIZE, "Dropout", after=("fold-constants",))

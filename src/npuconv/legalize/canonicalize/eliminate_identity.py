@@ -6,12 +6,9 @@ stays: both names belong to the user.
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 
 _OF_SEVERAL = ("Concat", "Max", "Mean", "Min", "Sum")  # with a single input they are the identity
 

@@ -11,12 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools import quantized
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 

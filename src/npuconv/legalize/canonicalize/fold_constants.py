@@ -17,13 +17,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from npuconv.lazy import np, onnx
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log, RewriteRecord
+from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.region import Region, capture
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, subgraphs, sweep
-from npuconv.model.types import Node
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, edit, query
+from npuconv.model.core import subgraphs, sweep
 
 CHECKED_ELEMENTS = 1 << 20  # results up to this size are checked against the reference
 # Their output can be larger than all they read, so its size must be known before they run.

@@ -8,33 +8,23 @@ mode.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from npuconv.lazy import np
-from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.affine import absorb, batchnorm, feeding_convolution
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 
 
 @node_pass(Phase.CANONICALIZE, "BatchNormalization", after=("write-default-attributes",))
-def fuse_batchnorm(
-    model: Model, log: Log, annotations: Annotations, node: Node
-) -> tuple[int, Annotations]:
+def fuse_batchnorm(model: Model, log: Log, node: Node) -> int:
     conv = feeding_convolution(model, log, node, node.inputs[0])
     if conv is None:
-        return 0, annotations
+        return 0
     affine = batchnorm(model, node)
     if isinstance(affine, str):
-        log.refuse(model, node, affine)
-        return 0, annotations
+        return log.refuse(model, node, affine)
     factor, offset = affine
     bias, variance = (np.asarray(query.constant_input(node, i), np.float64) for i in (2, 4))
     # The distribution in training, to compare with that of the calibration.
     distribution = (bias, np.abs(factor) * np.sqrt(variance))
-    expected = {**annotations.expected, node.outputs[0].name: distribution}
-    annotations = replace(annotations, expected=expected)
-    return absorb(model, log, annotations, conv, node, factor, offset)
+    log.annotations.expected[node.outputs[0].name] = distribution
+    return absorb(model, log, conv, node, factor, offset)

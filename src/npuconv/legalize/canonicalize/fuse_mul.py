@@ -6,16 +6,11 @@ convolution.
 
 from __future__ import annotations
 
-from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.affine import fuse_two_sided
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node
 
 
 @node_pass(Phase.CANONICALIZE, "Mul", "Div", after=("write-default-attributes",))
-def fuse_mul(
-    model: Model, log: Log, annotations: Annotations, node: Node
-) -> tuple[int, Annotations]:
-    return fuse_two_sided(model, log, annotations, node)
+def fuse_mul(model: Model, log: Log, node: Node) -> int:
+    return fuse_two_sided(model, log, node)

@@ -6,11 +6,9 @@ become nodes of the model, where convolutions are converted; the other branch go
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, with_inner
-from npuconv.model.types import Graph, Node
+from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.model import Graph, Model, Node, edit, query
+from npuconv.model.core import with_inner
 
 
 @node_pass(Phase.CANONICALIZE, "If", after=("fold-constants",), infers=True)

@@ -8,13 +8,10 @@ from training for a narrower range, moves too and gets its bounds in float.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, edit, query
 
 _MOVING = frozenset(
     {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather"}

@@ -7,28 +7,22 @@ runtimes load the result. If one does not, it is named and the opset stays.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.opset import reads_the_same
-from npuconv.model.core import Model
+from npuconv.model import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",))
-def lower_opset(
-    model: Model, device: TargetDevice, log: Log, annotations: Annotations
-) -> tuple[int, Annotations]:
+def lower_opset(model: Model, device: TargetDevice, log: Log) -> int:
     target = device.options.opset
     if model.opset <= target:
-        return 0, annotations
+        return 0
     for node, _ in model.walk():
         if not reads_the_same(model, node, target):
             obstacle = f"{node.op} at {model.label(node)!r} is not in the older one"
-            log.refuse(model, node, f"{node.op} of opset {model.opset} is not in {target}")
-            return 0, replace(annotations, opset_obstacle=obstacle)
+            log.annotations.opset_obstacle = obstacle
+            return log.refuse(model, node, f"{node.op} of opset {model.opset} is not in {target}")
     with log.rewrite(model, [], f"opset {model.opset}", f"opset {target}", measure=False):
         model.graph.opset = target
-    return 1, replace(annotations, opset_obstacle="")
+    log.annotations.opset_obstacle = ""
+    return 1

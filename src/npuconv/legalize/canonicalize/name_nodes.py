@@ -6,9 +6,8 @@ their operator and a number, so that a report can point at them. No number chang
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model.core import Model
+from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.model import Model
 
 
 @model_pass(Phase.CANONICALIZE)

@@ -16,11 +16,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.model import Model, Node, edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.tools.shape_values import ShapeValues

@@ -8,18 +8,13 @@ deprecated with their first version (GroupNormalization-18) are replaced in any 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.tools.opset import raise_to
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)
-def raise_opset(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
+def raise_opset(model: Model, log: Log) -> int:
     opset = max(model.opset, OLDEST_OPSET)
-    fired, obstacle = raise_to(model, log, opset, least=opset, obstacle=annotations.opset_obstacle)
-    return fired, replace(annotations, opset_obstacle=obstacle)
+    return raise_to(model, log, opset, least=opset)

@@ -10,19 +10,13 @@ on the host have the scale of the tensor.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from npuconv.lazy import np
-from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.legalize.tools.replace import clip
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 # A quantizer leaves out the Relu or Clip behind these where int8 saturates at its bounds.
 _FUSING = frozenset(
@@ -32,10 +26,8 @@ _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "U
 
 
 @model_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
-def remove_fake_quantization(
-    model: Model, log: Log, annotations: Annotations
-) -> tuple[int, Annotations]:
-    fired, scales = 0, annotations.source_scales
+def remove_fake_quantization(model: Model, log: Log) -> int:
+    fired, scales = 0, log.annotations.source_scales
     for node in quantized.conversions(model, "QuantizeLinear"):
         if not quantized.is_quantize(node):
             continue
@@ -49,10 +41,10 @@ def remove_fake_quantization(
         elif not isinstance(encoding, str):
             count, scales = _remove(model, log, scales, node, encoding, consumers)
             fired += count
-    scales = _with_ends(model, scales)
+    log.annotations.source_scales = _with_ends(model, scales)
     if fired:
         quantized.drop_unused_domain(model)
-    return fired, replace(annotations, source_scales=scales)
+    return fired
 
 
 def _with_ends(model: Model, scales: SourceScales) -> SourceScales:

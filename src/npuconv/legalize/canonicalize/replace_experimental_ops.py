@@ -7,11 +7,8 @@ never part of a released opset, so no opset can be raised over them.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import edit
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.model import Model, Node, Tensor, edit
 
 # Mul and Add broadcast as numpy does from here on.
 _BROADCASTING = 7

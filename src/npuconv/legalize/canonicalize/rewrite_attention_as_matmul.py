@@ -12,12 +12,9 @@ import math
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.layout import reshape, transpose
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,11 +7,9 @@ Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.tools.replace import activate
-from npuconv.model import edit, nhwc, query
-from npuconv.model.core import Model
+from npuconv.model import Model, edit, nhwc, query
 
 _DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activation
 

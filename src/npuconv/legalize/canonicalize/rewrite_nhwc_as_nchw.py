@@ -11,16 +11,14 @@ No runtime on a CPU runs that domain, so there is nothing to compare the result 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
-from npuconv.model import conv, edit, nhwc, query
+from npuconv.model import Model, Node, Tensor, edit, nhwc, query, window
 from npuconv.model.attributes import window_rank
-from npuconv.model.conv import resolved_pads, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.conv import resolved_pads
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
@@ -89,17 +87,9 @@ def _out_extents(node: Node, axes: int) -> list[int | None]:
     resolved = None if win is None or query.attribute(node, "ceil_mode", 0) else resolved_pads(win)
     if win is None or win.kernel is None or resolved is None or isinstance(resolved, int):
         return [None] * axes
-    dims: list[int | None] = []
-    for axis, (pads, extra) in enumerate(zip(*resolved, strict=True)):
-        extent, kernel = win.extent(axis), win.kernel[axis]
-        stride, dilation = win.strides[axis], win.dilations[axis]
-        if extent is None:
-            dims.append(None)
-        elif node.op == "ConvTranspose":
-            dims.append(conv.transpose_output(extent, kernel, stride, dilation, pads, extra))
-        else:
-            dims.append(conv.conv_output(extent, kernel, stride, dilation, pads))
-    return dims
+    pads, extra = resolved
+    explicit = replace(win, pads=pads, output_padding=extra, auto_pad="NOTSET", output_shape=None)
+    return [explicit.output_extent(axis) for axis in range(axes)]
 
 
 def _out_channels(node: Node) -> int | None:

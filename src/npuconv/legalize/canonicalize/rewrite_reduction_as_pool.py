@@ -11,13 +11,10 @@ all later values are divided by them.
 
 from __future__ import annotations
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, node_pass
 from npuconv.legalize.tools.conv_forms import AXES_AS_INPUT
 from npuconv.legalize.tools.layout import hand_over_reduced
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, edit, query
 
 SPATIAL = {3: (2,), 4: (2, 3)}  # spatial axes by rank
 POOLS = {"ReduceMean": "GlobalAveragePool", "ReduceMax": "GlobalMaxPool"}

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
-from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, model_pass
 from npuconv.legalize.source_scales import WeightScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 _WEIGHT = 1  # index of the weights among the inputs of a convolution or product
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")
@@ -27,8 +22,8 @@ _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 
 @model_pass(Phase.CANONICALIZE, after=("remove-fake-quantization",), infers=True)
-def unpack_weights(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
-    fired, source_scales = 0, annotations.source_scales
+def unpack_weights(model: Model, log: Log) -> int:
+    fired, source_scales = 0, log.annotations.source_scales
     for node in quantized.conversions(model, "DequantizeLinear"):
         values = quantized.constant(node.inputs[0]) if quantized.is_dequantize(node) else None
         if values is None or model.is_output(node.outputs[0]):
@@ -46,7 +41,8 @@ def unpack_weights(model: Model, log: Log, annotations: Annotations) -> tuple[in
         with log.rewrite(model, [node], "DequantizeLinear", "initializer", measure=False):
             edit.replace_by_constant(model, node.outputs[0], encoding.dequantize(values))
         fired += 1
-    return fired, replace(annotations, source_scales=source_scales)
+    log.annotations.source_scales = source_scales
+    return fired
 
 
 def _layers(weights: Tensor, axis: int | None) -> Iterator[tuple[Node, int | None]]:

@@ -10,11 +10,9 @@ could be given or seen in it, so they are float32.
 from __future__ import annotations
 
 from npuconv.lazy import np, onnx
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model.core import subgraphs
 
 Wide = dict[int, Tensor]  # float32 tensor in the place of a tensor, by its id
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import query
-from npuconv.model.conv import flat_pads, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.model import Model, Node, query, window
+from npuconv.model.conv import flat_pads
 
 
 @node_pass(

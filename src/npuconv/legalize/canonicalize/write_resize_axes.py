@@ -11,11 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 
 _SCALES, _SIZES = 2, 3  # indices of inputs
 

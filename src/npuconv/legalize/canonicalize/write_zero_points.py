@@ -7,11 +7,8 @@ without a zero point makes uint8, and loses all that is negative.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.model import Model, Node, edit, query
 
 
 @node_pass(

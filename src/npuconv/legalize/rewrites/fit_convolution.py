@@ -15,14 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.split.layer import Layer, layer_of
-from npuconv.model import edit
-from npuconv.model.conv import window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, edit, window
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
@@ -94,7 +89,7 @@ def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
     if search.too_many:
         return f"it would become {search.too_many} convolutions, which are too many"
     nearest = search.nearest or layer
-    faults = "; ".join(fault.text for fault in demand.faults(nearest))
+    faults = "; ".join(demand.objections(nearest))
     if nearest == layer:
         return f"no rewrite changes this: {faults}"
     return f"the nearest form is {nearest.text()}, where {faults}"
@@ -115,7 +110,7 @@ def _note(device: TargetDevice, plan: SplitPlan, search: Search) -> str:
     """Say why, among how many forms, and which sums int8 will round."""
     demand = device.planner.demand
     assert demand is not None
-    because = "; ".join(fault.text for fault in demand.faults(plan.layer))
+    because = "; ".join(demand.objections(plan.layer))
     text = f"{because}; the cheapest of {len(search.alternatives) or 1} forms that fit"
     if plan.sums:
         text += f"; {plan.sums} partial sums are rounded to int8"

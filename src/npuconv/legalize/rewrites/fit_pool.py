@@ -11,16 +11,11 @@ Refuses ``ceil_mode``, which is left where the extents are not known. ``--no-fit
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.rewrites.fit_convolution import planned
 from npuconv.legalize.split.layer import Layer
-from npuconv.model import edit, query
-from npuconv.model.conv import window
-from npuconv.model.core import Model
+from npuconv.model import Model, Node, edit, query, window
 from npuconv.model.facts import settled
-from npuconv.model.types import Node
 
 GLOBAL = "GlobalMaxPool"
 IMAGE = 2  # spatial axes of an image

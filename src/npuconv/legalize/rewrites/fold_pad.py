@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
-from npuconv.model import edit, query
-from npuconv.model.conv import Pairs, flat_pads, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, edit, query, window
+from npuconv.model.conv import Pairs, flat_pads
 
 
 @node_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))

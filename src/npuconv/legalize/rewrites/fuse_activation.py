@@ -14,12 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, facts, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, Tensor, edit, facts, query
 from npuconv.ops.operator import operator_of
 
 if TYPE_CHECKING:

@@ -8,12 +8,8 @@ move numbers, with a copy for each input of a Concat.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 
 # Operators that only move numbers, with the number of their data inputs; None: all inputs.
 MOVING: dict[str, int | None] = {

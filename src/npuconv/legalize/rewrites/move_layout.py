@@ -12,15 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
 from npuconv.legalize.region import trace
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.compose import OPS, compose
 from npuconv.legalize.tools.layout import AxisMap, data_inputs, is_movable, move, variables
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 Following = Callable[[Node], Iterable[Node]]
 

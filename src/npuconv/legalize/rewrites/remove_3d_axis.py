@@ -13,24 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import inverse, reshape, transpose
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.axis_removal import (
     Removal,
     moved_by,
     obstacles,
     offer,
-    output_extent,
     removal,
     slicing,
 )
-from npuconv.model.conv import Window, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
 
 MOST_MEASURED = 2**25  # most values that the slices of a measured rewrite move: 128 MiB
 MAX_AXES = 2  # spatial axes of a convolution that every target here takes
@@ -216,5 +210,5 @@ def _dims(node: Node, win: Window) -> list[int]:
 
 def _output_dims(win: Window) -> list[int]:
     """Return the extents of the output, computed: inference may not know them."""
-    spatial = [output_extent(win, axis) or 0 for axis in range(win.axes or 0)]
+    spatial = [win.output_extent(axis) or 0 for axis in range(win.axes or 0)]
     return [0, win.out_channels or 0, *spatial]

@@ -8,13 +8,9 @@ target lists Softmax, and not both operators of the guard.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 
 
 @node_pass(Phase.LEGALIZE, "Where")

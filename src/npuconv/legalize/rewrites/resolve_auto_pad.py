@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import math
 
-from npuconv.legalize.log import Log
 from npuconv.legalize.region import shorter_output
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import query
-from npuconv.model.conv import SAME, Window, effective_kernel, flat_pads, resolved_pads, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.model import Model, Node, Window, query, window
+from npuconv.model.conv import SAME, effective_kernel, flat_pads, resolved_pads
 
 
 @node_pass(Phase.LEGALIZE, *query.CONVOLUTIONS, *query.POOLS, rewires=False)

@@ -8,9 +8,7 @@ rank 3; pools if a neighbour is rewritten.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import (
     HEIGHT,
@@ -19,10 +17,7 @@ from npuconv.legalize.tools.layout import (
     unsqueeze,
     widened,
 )
-from npuconv.model import edit, query
-from npuconv.model.conv import window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, edit, query, window
 
 RANK = 3
 GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")

@@ -9,13 +9,9 @@ device it would be no cheaper, and rounded once more. ``--no-offload`` leaves al
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.affine import TWO_SIDED, link_of, rewrite_chain
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 
 RANKS = (3, 4)
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 import math
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     channels_second,
@@ -25,10 +23,8 @@ from npuconv.legalize.tools.conv_forms import (
     convolve,
     obstacle,
 )
-from npuconv.model import edit, query
-from npuconv.model.conv import Window, effective_kernel, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, Window, edit, query, window
+from npuconv.model.conv import effective_kernel
 
 Dims = tuple[int | str | None, ...]
 

@@ -9,12 +9,9 @@ it alone. ``fuse-batchnorm`` has fused each BatchNormalization behind a convolut
 
 from __future__ import annotations
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.affine import link_of, rewrite_chain
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node
 
 
 @node_pass(Phase.LEGALIZE, "BatchNormalization", infers=True)

@@ -8,9 +8,7 @@ normalization, by which all later values are divided. ``--no-offload`` leaves al
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.split.layer import is_from_host
 from npuconv.legalize.tools.conv_forms import (
     AXES_AS_INPUT,
@@ -21,9 +19,7 @@ from npuconv.legalize.tools.conv_forms import (
     obstacle,
 )
 from npuconv.legalize.tools.layout import hand_over_reduced
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.partition.operators import takes_as
 
 RANK, CHANNELS = 4, (1,)

@@ -17,16 +17,12 @@ import math
 from dataclasses import dataclass, replace
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.split.layer import constants_obstacle, times
 from npuconv.legalize.tools.layout import reshape, transpose
-from npuconv.model import edit, query
-from npuconv.model.conv import Window, effective_kernel, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import Form, choose
+from npuconv.model import Model, Node, Tensor, Window, edit, query, window
+from npuconv.model.conv import effective_kernel
+from npuconv.partition.costs import Form, choose, size
 
 AXES = 2
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
@@ -77,7 +73,7 @@ class Candidate:
 
     def text(self) -> str:
         """Describe the form: ``sub-pixel form: Conv 2x2, 256 channels + DepthToSpace``."""
-        kernel = "x".join(str(axis.kernel) for axis in self.axes)
+        kernel = times([axis.kernel for axis in self.axes])
         parts = [f"Conv {kernel}, {self.win.out_channels} channels"]
         stretched = any(axis.stretch > 1 for axis in self.axes)
         if stretched:
@@ -126,17 +122,16 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
     for name, candidate in candidates.items():
         conv = candidate.win
         moved = conv.output if max(candidate.phases) > 1 else conv.input  # in phases, or with zeros
-        count = elements(moved) if max(win.strides) > 1 else 0
+        count = size((1, *moved[1:])) if moved and max(win.strides) > 1 else 0
         cost, obstacle = device.cost(conv), next(iter(device.lasting_objections(conv)), "")
-        cost = replace(cost, moved_bytes=count + cost.moved_bytes)
+        cost = replace(cost, moved_bytes=(count or 0) + cost.moved_bytes)
         costed.append(Form(name, cost, obstacle))
     forms = choose(device.target, device.options, costed)
     best = next((form for form in forms if form.is_chosen), None)
     if best is None:
         return log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
     candidate = candidates[best.name]
-    kernel, strides = ("x".join(map(str, values)) for values in (win.kernel or (), win.strides))
-    before = f"ConvTranspose {kernel} stride {strides}"
+    before = f"ConvTranspose {times(win.kernel or ())} stride {times(win.strides)}"
     # The Reshapes of unequal phases hold for their own extents only.
     modulus = 1 if candidate.phases[0] == candidate.phases[1] else None
     with log.rewrite(model, [node], before, candidate.text(), modulus=modulus) as record:
@@ -202,7 +197,7 @@ def _convolve(model: Model, node: Node, group: int, candidate: Candidate, source
     if bias is not None:
         repeated = np.repeat(bias, math.prod(candidate.phases))
         inputs.append(edit.constant(model, f"{node.name}/bias", repeated))
-    attrs, shape = attributes(win), win.output
+    attrs, shape = win.attributes, win.output
     return edit.insert(model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs)
 
 

@@ -9,29 +9,22 @@ Nothing else may read the convolution. ``--no-offload`` leaves it alone.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.affine import feeding_convolution, fuse_two_sided
 from npuconv.legalize.tools.replace import clip
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, edit, query
 
 
 @node_pass(Phase.LEGALIZE, "HardSigmoid", after=("fuse-activation", "rewrite-matmul-as-conv"))
-def rewrite_hard_sigmoid_as_clip(
-    model: Model, device: TargetDevice, log: Log, annotations: Annotations, node: Node
-) -> tuple[int, Annotations]:
+def rewrite_hard_sigmoid_as_clip(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     target, consumers = device.target, query.consumers(node.outputs[0])
     clips = "Clip" in target.fusible or target.operator("Clip")
     if target.operator("HardSigmoid") or not clips:
-        return 0, annotations
+        return 0
     if not consumers or any(device.target.operator(n.op) is None for n in consumers):
-        return 0, annotations
+        return 0
     if not device.offloads(node) or feeding_convolution(model, log, node, node.inputs[0]) is None:
-        return 0, annotations
+        return 0
     alpha, beta = query.attribute(node, "alpha", 0.2), query.attribute(node, "beta", 0.5)
     tensor, shape, producers = node.inputs[0], query.shape(node.outputs[0]), list[Node | None]()
     with log.rewrite(model, [node], node.op, "Mul, Add, Clip"):
@@ -41,5 +34,5 @@ def rewrite_hard_sigmoid_as_clip(
             producers.append(query.producer(tensor))
         edit.replace(clip(model, node, tensor, min=0.0, max=1.0), node)
     for producer in filter(None, producers):
-        _, annotations = fuse_two_sided(model, log, annotations, producer)
-    return 1, annotations
+        fuse_two_sided(model, log, producer)
+    return 1

@@ -15,9 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     Layout,
@@ -26,9 +24,7 @@ from npuconv.legalize.tools.conv_forms import (
     obstacle,
     type_obstacle,
 )
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query
 
 
 @dataclass(frozen=True)

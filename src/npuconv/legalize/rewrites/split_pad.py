@@ -14,14 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
 from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
-from npuconv.model import edit, facts, query
+from npuconv.model import Model, Node, Tensor, edit, facts, query
 from npuconv.model.conv import Pairs, flat_pads
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
 
 OPSET = 11  # the opset since which amounts are an input, as the bounds of a Slice are
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent

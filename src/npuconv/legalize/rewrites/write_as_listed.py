@@ -7,12 +7,8 @@ the operator itself, which would run on the host.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 
 _OTHERS = {"Sum": "Add", "Div": "Mul"}
 

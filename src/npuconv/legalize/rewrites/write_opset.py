@@ -8,24 +8,14 @@ all reach, and MDL006 names the node.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
 from npuconv.legalize.tools.opset import raise_to
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def write_opset(
-    model: Model, device: TargetDevice, log: Log, annotations: Annotations
-) -> tuple[int, Annotations]:
+def write_opset(model: Model, device: TargetDevice, log: Log) -> int:
     if not OLDEST_OPSET <= model.opset < device.options.opset:
-        return 0, annotations  # raise-opset could not even reach the oldest: MDL003 says so
-    fired, obstacle = raise_to(
-        model, log, device.options.opset, least=model.opset + 1, obstacle=annotations.opset_obstacle
-    )
-    return fired, replace(annotations, opset_obstacle=obstacle)
+        return 0  # raise-opset could not even reach the oldest: MDL003 says so
+    return raise_to(model, log, device.options.opset, least=model.opset + 1)

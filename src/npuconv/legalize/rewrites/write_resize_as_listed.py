@@ -11,13 +11,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, node_pass
-from npuconv.model import query
-from npuconv.model.core import Model
+from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.model import Model, Node, query
 from npuconv.model.facts import settled
-from npuconv.model.types import Node
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,7 @@ from npuconv.legalize.split.proposal import (
     Proposal,
     Rounding,
 )
-from npuconv.model.types import Tensor
+from npuconv.model import Tensor
 
 
 @LayerSplit("bias", (limits.BIAS,), after=("split-image",))

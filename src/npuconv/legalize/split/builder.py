@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.legalize.split.layer import Layer
-from npuconv.model import edit, query
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import flat_pads
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
 
 FOREVER = 2**63 - 1  # end of a Slice up to the end of any extent
 Mode = Literal["float", "rounding", "exact", "int8"]
@@ -274,25 +272,16 @@ class Builder:
         return result
 
     def _pool(self, piece: Piece) -> Tensor:
-        layer = piece.layer
-        attrs: dict[str, Any] = {
-            "kernel_shape": list(layer.kernel), "pads": flat_pads(layer.pads),
-            "strides": list(layer.strides),
-        }  # fmt: skip
+        layer, all_attributes = piece.layer, piece.layer.window().attributes
+        attrs = {name: all_attributes[name] for name in ("kernel_shape", "pads", "strides")}
         attrs |= {"dilations": list(layer.dilations)} if max(layer.dilations) > 1 else {}
         attrs |= {"count_include_pad": 1} if layer.counted else {}
         return self._insert(layer.op, [piece.source], layer.output, **attrs)
 
     def _conv(self, piece: Piece) -> Tensor:
-        layer = piece.layer
-        inputs = [piece.source, piece.weight]
-        inputs += [] if piece.bias is None else [piece.bias]
-        return self._insert(
-            "Conv", inputs, layer.output,
-            auto_pad="NOTSET", dilations=list(layer.dilations), group=layer.group,
-            kernel_shape=list(layer.kernel), pads=flat_pads(layer.pads),
-            strides=list(layer.strides),
-        )  # fmt: skip
+        inputs = [piece.source, piece.weight, *([] if piece.bias is None else [piece.bias])]
+        win = piece.layer.window()
+        return self._insert("Conv", inputs, piece.layer.output, **win.attributes)
 
     def with_ones(self, piece: Piece, tensor: Tensor, count: int) -> Tensor:
         """Append ``count`` channels of ones to a tensor; with a Pad if its extents are open."""

@@ -27,8 +27,8 @@ from npuconv.legalize.split.proposal import (
     sizes,
     with_bias_once,
 )
+from npuconv.model import Tensor
 from npuconv.model.conv import block_diagonal
-from npuconv.model.types import Tensor
 
 _GROUPS = (limits.GROUP, limits.INPUTS, limits.OUTPUTS)
 _CHANNELS = (limits.INPUTS, limits.OUTPUTS)

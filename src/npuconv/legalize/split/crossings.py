@@ -14,10 +14,9 @@ import numpy as np
 
 from npuconv.legalize.split.builder import Builder, Piece, TensorPart
 from npuconv.legalize.split.layer import Layer
-from npuconv.model import edit
-from npuconv.model.core import Header, Model
+from npuconv.model import Model, Tensor, edit
+from npuconv.model.core import Header
 from npuconv.model.surgeon import Constant, Graph, Node, Variable
-from npuconv.model.types import Tensor
 from npuconv.partition.crossings import crossings, int8_bytes
 from npuconv.partition.placement import make_plan
 from npuconv.target import Target

@@ -1,4 +1,4 @@
-"""The window of a convolution: in parts, larger, or without dilation."""
+"""The window of a convolution: in parts, larger, without dilation, as channels, in averages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ from npuconv.legalize.split.proposal import (
     with_bias_once,
 )
 from npuconv.legalize.split.stride import fit_extents
-from npuconv.model.types import Tensor
+from npuconv.model import Tensor
 
 Taps = tuple[int, int, int]  # first, count and distance of taps along an axis
 Cuts = tuple[tuple[Taps, ...], ...]  # parts of the kernel along each axis
 _ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
 _LONGEST = 32  # largest number of taps along an axis of an enlarged kernel
+_MOST_TAPS = 64  # largest number of Slices, one for each tap
+_Factors = tuple[tuple[int, int], ...]  # per axis: kernel of the first average, and of the second
 
 
 @LayerSplit("kernel", (*_ABOUT, limits.EXTENT), after=("undo-dilation",), rounding=Rounding.SUMS)
@@ -220,7 +222,18 @@ def undo_dilation(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iter
     dense = replace(layer.with_kernel(kernel), dilations=(1,) * len(kernel), uniform=uniform)
     if dense != layer:
         text = f"kernel {times(dense.kernel)} with zeros between the taps"
-        yield Proposal(text, (Part(dense),), partial(_zeros, form=dense))
+
+        def build(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
+            def spread(array: np.ndarray) -> np.ndarray:
+                result = np.zeros(dense.weight, array.dtype)
+                positions = tuple(slice(None, None, d) for d in layer.dilations)
+                result[(slice(None), slice(None), *positions)] = array
+                return result
+
+            weight = builder.weights(piece, ("spread", layer.dilations), spread)
+            return emit(replace(piece, layer=dense, weight=weight))
+
+        yield Proposal(text, (Part(dense),), build)
     factors = tuple(
         d if s == 1 and k > 1 else 1
         for d, s, k in zip(layer.dilations, layer.strides, layer.kernel, strict=True)
@@ -230,18 +243,6 @@ def undo_dilation(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iter
         moved = 2 * elements(layer.source) + 2 * elements(layer.output)
         text = f"{times(factors)} phases without dilation"
         yield Proposal(text, parts, partial(_phases, factors=factors), moved)
-
-
-def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
-    def spread(array: np.ndarray) -> np.ndarray:
-        """Place the taps at the distance of the dilation."""
-        result = np.zeros(form.weight, array.dtype)
-        positions = tuple(slice(None, None, d) for d in piece.layer.dilations)
-        result[(slice(None), slice(None), *positions)] = array
-        return result
-
-    weight = builder.weights(piece, ("spread", piece.layer.dilations), spread)
-    return emit(replace(piece, layer=form, weight=weight))
 
 
 def _phase(layer: Layer, factors: tuple[int, ...]) -> Layer:
@@ -264,3 +265,121 @@ def _phases(builder: Builder, piece: Piece, emit: Emit, *, factors: tuple[int, .
         phases.append(emit(piece.with_layer(form, builder.slice(source, bounds))))
     result = builder.from_channels(builder.concat(phases, 1), factors)
     return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
+
+
+@LayerSplit("taps as channels", (limits.KERNEL, limits.DILATION), after=("split-kernel",))
+def join_taps(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve the cells under all taps at once: a Slice for each tap, side by side.
+
+    The MACs stay the same, and nothing is rounded in between. Only if the device takes the Slices
+    and the Concat: on the host every cell would cross once for each tap.
+    """
+    taps = math.prod(layer.kernel)
+    if layer.group > 1 or layer.padded or not layer.sized or not 1 < taps <= _MOST_TAPS:
+        return
+    extents = [((layer.cells(a) or 1) - 1) * layer.strides[a] + 1 for a in layer.axes]
+    pointwise = replace(layer.with_kernel([1] * len(extents)), dilations=(1,) * len(extents))
+    wide = pointwise.with_channels(layer.in_channels * taps, layer.out_channels, 1)
+    form = wide.with_extents(extents)
+
+    def build(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
+        slices = []
+        for tap in product(*map(range, layer.kernel)):
+            starts = [t * d for t, d in zip(tap, layer.dilations, strict=True)]
+            stops = [start + n for start, n in zip(starts, extents, strict=True)]
+            bounds = [(a + 2, starts[a], stops[a], 1) for a in layer.axes]
+            slices.append(builder.slice(piece.source, bounds))
+        weight = builder.weights(  # [O, I, ...] becomes [O, taps * I, 1, ...]
+            piece,
+            ("taps", layer.kernel),
+            lambda array: np.moveaxis(array, 1, -1).reshape(form.weight),
+        )
+        return emit(replace(piece, layer=form, source=builder.concat(slices, 1), weight=weight))
+
+    if demand.joins_slices:
+        text = f"{taps} taps as {form.in_channels} channels"
+        yield Proposal(text, (Part(form),), build, moved=2 * elements(form.source))
+
+
+@LayerSplit(
+    "cascade", (limits.KERNEL,), after=("even-pads",), rounding=Rounding.RESULTS, repeats=True
+)
+def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Average blocks first, then the averages: a large depthwise kernel of equal weights.
+
+    Zeros behind the image make the kernel divisible where the output has one cell. Exact in
+    float; in int8 the averages in between are rounded, each at its own scale.
+    """
+    if not layer.uniform or layer.group != layer.in_channels or layer.padded:
+        return
+    if layer.weight[1] != 1 or not layer.sized:
+        return
+    options = [_factors(layer, axis) for axis in layer.axes]
+    ways = [s for s in product(*options) if any(first > 1 for first, _ in s)]
+    pairs = {factors: _layers(layer, factors) for factors in ways}
+    fitting = [factors for factors in ways if not demand.breaks(pairs[factors][0], limits.KERNEL)]
+    fitting.sort(key=lambda s: (demand.breaks(pairs[s][1], limits.KERNEL), _rank(s)))
+    for factors in fitting[: settings.choices]:
+        first, second = pairs[factors]
+        text = f"average of {times([a for a, _ in factors])}, then of {times(second.kernel)}"
+        parts = (Part(first), Part(second))
+        build = partial(_build_averages, factors=factors, first=first, second=second)
+        yield Proposal(text, parts, build, elements(first.source))
+
+
+def _factors(layer: Layer, axis: int) -> list[tuple[int, int]]:
+    kernel, stride = layer.kernel[axis], layer.strides[axis]
+    if layer.dilations[axis] != 1:
+        return [(1, kernel)]
+    if layer.cells(axis) == 1 and kernel == layer.extents[axis]:
+        # For each number of blocks, the factors with the fewest cells.
+        seconds = dict.fromkeys(-(-kernel // first) for first in range(1, kernel + 1))
+        return [(-(-kernel // second), second) for second in seconds]
+    common = math.gcd(kernel, stride)
+    return [(first, kernel // first) for first in range(1, common + 1) if common % first == 0]
+
+
+def _rank(factors: _Factors) -> tuple[int, int]:
+    """Return the sort key: few added zeros first, then averages of similar sizes."""
+    return sum(first * second for first, second in factors), sum(abs(a - b) for a, b in factors)
+
+
+def _layers(layer: Layer, factors: _Factors) -> tuple[Layer, Layer]:
+    """The average of blocks without overlap, and the average of the block averages."""
+    firsts, seconds = [a for a, _ in factors], [b for _, b in factors]
+    extents = [
+        max(e or 1, a * b) if layer.cells(axis) == 1 else e
+        for axis, (e, (a, b)) in enumerate(zip(layer.extents, factors, strict=True))
+    ]
+    blocks = replace(
+        layer.with_kernel(firsts).with_extents(extents), strides=tuple(firsts), bias=False,
+        weight=(layer.in_channels, 1, *firsts),
+    )  # fmt: skip
+    strides = tuple(
+        1 if layer.cells(axis) == 1 else s // a
+        for axis, (s, a) in enumerate(zip(layer.strides, firsts, strict=True))
+    )
+    cells = [blocks.cells(axis) for axis in layer.axes]
+    return blocks, replace(layer.with_kernel(seconds).with_extents(cells), strides=strides)
+
+
+def _build_averages(
+    builder: Builder, piece: Piece, emit: Emit, *, factors: _Factors, first: Layer, second: Layer
+) -> Tensor:
+    layer, array = piece.layer, piece.array()
+    count = int(np.prod([a for a, _ in factors]))
+    mean = builder.constant(
+        piece, ("blocks", factors), lambda: np.full(first.weight, 1 / count, array.dtype)
+    )
+    amounts = {
+        axis + 2: (0, max((w or 0) - (e or 0), 0))
+        for axis, (e, w) in enumerate(zip(layer.extents, first.extents, strict=True))
+    }
+    blocks = emit(replace(
+        piece, layer=first, source=builder.pad(piece.source, amounts), weight=mean, bias=None
+    ))  # fmt: skip
+    factor = array.reshape(-1)[0] * count
+    weight = builder.constant(
+        piece, ("rest", factors), lambda: np.full(second.weight, factor, array.dtype)
+    )
+    return emit(replace(piece, layer=second, source=blocks, weight=weight))

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
-from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel, window
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Node, Tensor, Window, query, window
+from npuconv.model.conv import Pairs, conv_output, effective_kernel
 from npuconv.partition.operators import CUTTING, takes_as
 
 if TYPE_CHECKING:
@@ -178,13 +177,20 @@ def of_window(win: Window, *, bias: bool, uniform: bool = False) -> Layer | None
     )  # fmt: skip
 
 
-def layer_of(node: Node, target: Target) -> Layer | str:
-    """Return the layer of a node, or why it cannot be rewritten."""
-    win, weight = window(node), query.constant_input(node, 1)
-    if weight is None:
+def constants_obstacle(node: Node) -> str:
+    """Return why weights or bias of a convolution cannot be rewritten, or ''."""
+    if query.constant_input(node, 1) is None:
         return "its weights are not constant"
     if query.input_of(node, 2) is not None and query.constant_input(node, 2) is None:
         return "its bias is not constant"
+    return ""
+
+
+def layer_of(node: Node, target: Target) -> Layer | str:
+    """Return the layer of a node, or why it cannot be rewritten."""
+    win, weight, reason = window(node), query.constant_input(node, 1), constants_obstacle(node)
+    if weight is None or reason:
+        return reason
     bias = query.input_of(node, 2) is not None
     uniform = weight.size > 0 and bool((weight == weight.reshape(-1)[0]).all())
     layer = None if win is None else of_window(win, bias=bias, uniform=uniform)

@@ -11,7 +11,7 @@ from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
-from npuconv.model.types import Tensor
+from npuconv.model import Tensor
 
 # Topics of the ways that need an input without pads.
 _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, limits.EXTENT)

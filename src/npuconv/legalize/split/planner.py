@@ -21,9 +21,7 @@ from npuconv.legalize.split.proposal import (
     Rounding,
     splits_of,
 )
-from npuconv.model import edit
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
 
@@ -228,10 +226,8 @@ class Planner:
         """Return the faults of a layer without a plan; an empty list if a plan exists."""
         if self.demand is None:
             return [f"target {self.target.name} does not list Conv"]
-        faults = self.demand.faults(layer)
-        if not faults or self.plan(layer)[0] is not None:
-            return []
-        return [fault.text for fault in faults]
+        objections = self.demand.objections(layer)
+        return objections if objections and self.plan(layer)[0] is None else []
 
     def _search(self, layer: Layer, *, exact: bool = False) -> tuple[SplitPlan | None, Search]:
         search, demand = Search(), self.demand_on(layer.op)
@@ -358,7 +354,9 @@ class _Descent:
                 break
         if not plans:  # the nearest layer has the fewest faults, or the fewest MACs
             layers = filter(None, (self.search.nearest, layer))
-            self.search.nearest = min(layers, key=lambda x: (self.demand.count(x), x.macs()))
+            self.search.nearest = min(
+                layers, key=lambda x: (len(self.demand.broken_facts(x)), x.macs())
+            )
             return None
         plans.sort(key=attrgetter("total"))
         if is_root:

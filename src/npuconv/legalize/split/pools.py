@@ -28,7 +28,7 @@ from npuconv.legalize.split.proposal import (
     even,
     sizes,
 )
-from npuconv.model.types import Tensor
+from npuconv.model import Tensor
 
 _MOST_IN_TURN = 32  # largest number of pools in the place of a pool
 _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)

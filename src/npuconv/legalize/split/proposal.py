@@ -11,7 +11,7 @@ from operator import itemgetter
 from npuconv.legalize.split.builder import Bound, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
-from npuconv.model.types import Tensor
+from npuconv.model import Tensor
 from npuconv.registry import Registry, described, in_order
 
 POOLS = ("MaxPool", "AveragePool")

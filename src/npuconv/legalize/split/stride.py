@@ -14,7 +14,7 @@ from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
-from npuconv.model.types import Tensor
+from npuconv.model import Tensor
 
 _Factors = tuple[int, ...]
 _MOST_PHASES = 16  # largest number of output phases along an axis

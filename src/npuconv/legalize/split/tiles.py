@@ -23,7 +23,7 @@ from npuconv.legalize.split.proposal import (
     sizes,
 )
 from npuconv.legalize.split.stride import fit_extents
-from npuconv.model.types import Tensor
+from npuconv.model import Tensor
 
 _EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
 _MOST_EXTRA = 64  # largest number of cells added to an image, to reach a multiple or a minimum

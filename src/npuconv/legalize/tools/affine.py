@@ -6,11 +6,10 @@ A BatchNormalization, and Mul, Div, Add and Sub by constants per channel, comput
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.tools.conv_forms import (
@@ -21,10 +20,7 @@ from npuconv.legalize.tools.conv_forms import (
     obstacle,
     type_obstacle,
 )
-from npuconv.model import edit, query
-from npuconv.model.conv import window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query, window
 
 if TYPE_CHECKING:
     Dims = tuple[int | str | None, ...]
@@ -89,13 +85,11 @@ def feeding_convolution(model: Model, log: Log, node: Node, source: Tensor) -> N
     return conv
 
 
-def fuse_two_sided(
-    model: Model, log: Log, annotations: Annotations, node: Node
-) -> tuple[int, Annotations]:
+def fuse_two_sided(model: Model, log: Log, node: Node) -> int:
     """Fold Mul, Div, Add or Sub by a constant into the convolution before it.
 
     Returns:
-        1, or 0 if it is not possible; and the annotations with the scales of the weights.
+        1, or 0 if it is not possible.
     """
     for source, constant in ((0, 1), (1, 0))[: 1 if node.op in ("Div", "Sub") else 2]:
         array = query.constant_input(node, constant)
@@ -107,17 +101,16 @@ def fuse_two_sided(
         dims = (None, channels, *(None,) * (axes or 0))
         values = channel_values(array, None if None in (axes, channels) else dims)
         if values is None:
-            log.refuse(model, node, f"its constant of shape {array.shape} is not per channel")
-            return 0, annotations
+            reason = f"its constant of shape {array.shape} is not per channel"
+            return log.refuse(model, node, reason)
         conv = feeding_convolution(model, log, node, node.inputs[source])
         if conv is None:
-            return 0, annotations
+            return 0
         factor, offset = _two_sided(node.op, values)
         if not np.isfinite(factor).all():
-            log.refuse(model, node, "it divides by zero")
-            return 0, annotations
-        return absorb(model, log, annotations, conv, node, factor, offset)
-    return 0, annotations
+            return log.refuse(model, node, "it divides by zero")
+        return absorb(model, log, conv, node, factor, offset)
+    return 0
 
 
 def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
@@ -132,21 +125,15 @@ def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
 
 
 def absorb(
-    model: Model,
-    log: Log,
-    annotations: Annotations,
-    conv: Node,
-    node: Node,
-    factor: np.ndarray,
-    offset: np.ndarray,
-) -> tuple[int, Annotations]:
+    model: Model, log: Log, conv: Node, node: Node, factor: np.ndarray, offset: np.ndarray
+) -> int:
     """Let ``conv`` compute ``factor * conv + offset`` and make the result of ``node``.
 
     Factor and offset are float64, one or one per output channel. Other outputs of ``node``, which
-    goes, must be unread.
+    goes, must be unread. Scales of the weights in the annotations are multiplied, too.
 
     Returns:
-        1, or 0 if it is not possible; and the annotations with the scales of the weights.
+        1, or 0 if it is not possible.
     """
     win = window(conv)
     weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
@@ -155,15 +142,14 @@ def absorb(
     assert weight is not None
     channels = win.out_channels
     if not {factor.size, offset.size} <= {1, channels}:
-        log.refuse(model, node, f"its statistics are not of the {channels} channels that it reads")
-        return 0, annotations
+        reason = f"its statistics are not of the {channels} channels that it reads"
+        return log.refuse(model, node, reason)
     factor, offset = np.broadcast_to(factor, channels), np.broadcast_to(offset, channels)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = _scale_weight(weight, factor, conv.op, win.group)
         shifted = (offset + factor * (bias if bias is not None else 0.0)).astype(weight.dtype)
     if np.isfinite(weight).all() and not (np.isfinite(scaled).all() and np.isfinite(shifted).all()):
-        log.refuse(model, node, "weights or bias would not be finite any more")
-        return 0, annotations
+        return log.refuse(model, node, "weights or bias would not be finite any more")
     modulus = None if win.output_shape else 1
     before = f"{conv.op} + {node.op}"
     with log.rewrite(model, [conv, node], before, conv.op, modulus=modulus):
@@ -171,12 +157,13 @@ def absorb(
             del node.outputs[-1]
         edit.take_over_outputs(node, conv)
         edit.set_input(conv, 1, edit.constant(model, conv.inputs[1].name, scaled))
-        scales = annotations.source_scales.multiplied(model.origin(conv), factor)
+        scales = log.annotations.source_scales.multiplied(model.origin(conv), factor)
         if np.any(shifted) or bias is not None:
             edit.set_input(conv, 2, edit.constant(model, f"{conv.name}/bias", shifted))
         edit.inherit(model, conv, node)
         edit.disconnect(node)
-    return 1, replace(annotations, source_scales=scales)
+    log.annotations.source_scales = scales
+    return 1
 
 
 def _scale_weight(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:

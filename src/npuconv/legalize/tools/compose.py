@@ -11,9 +11,7 @@ from npuconv.legalize.log import Log
 from npuconv.legalize.region import trace
 from npuconv.legalize.tools.layout import RESHAPES
 from npuconv.legalize.tools.movement import CHANNELS, Movement, Sizes, Step
-from npuconv.model import edit, facts, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, facts, query
 
 OPS = ("Transpose", *sorted(RESHAPES))
 _MOVING = frozenset({*OPS, "Gather"})  # a Gather with a single index

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
-from npuconv.model import edit, query
-from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, Window, edit
+from npuconv.model.conv import Pairs, conv_output
 
 Dims = tuple[int | str | None, ...]
 
@@ -23,21 +20,6 @@ def refuses_rank(device: TargetDevice, win: Window) -> bool:
         return False
     rank = conv.limits_for(win.mode).get("rank")
     return rank is not None and rank.allows(win.axes + 2, {}) is False
-
-
-def constants_obstacle(node: Node) -> str:
-    """Return why weights or bias of a convolution cannot be rewritten, or ''."""
-    if query.constant_input(node, 1) is None:
-        return "its weights are not constant"
-    if query.input_of(node, 2) is not None and query.constant_input(node, 2) is None:
-        return "its bias is not constant"
-    return ""
-
-
-def elements(dims: Dims | None) -> int:
-    """Return the elements of one sample; 0 where an extent is not known."""
-    numbers = [d for d in (dims or ())[1:] if isinstance(d, int)]
-    return math.prod(numbers) if dims is not None and len(numbers) == len(dims) - 1 else 0
 
 
 AXES_AS_INPUT = 13  # first opset in which Squeeze and Unsqueeze read their axes
@@ -170,18 +152,6 @@ def convolve(model: Model, node: Node, form: ConvForm) -> Tensor:
     inputs = [source, edit.constant(model, f"{stem}/weight", form.weight)]
     if form.bias is not None:
         inputs.append(edit.constant(model, f"{stem}/bias", form.bias))
-    attrs = attributes(win)
-    result = edit.insert(model, "Conv", inputs, origin=[node], shape=win.output, attrs=attrs)
+    attrs, shape = win.attributes, win.output
+    result = edit.insert(model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs)
     return layout.back.insert(model, node, result)
-
-
-def attributes(win: Window) -> dict[str, object]:
-    """Return all attributes of a Conv."""
-    return {
-        "auto_pad": win.auto_pad,
-        "dilations": list(win.dilations),
-        "group": win.group,
-        "kernel_shape": list(win.kernel or ()),
-        "pads": flat_pads(win.pads),
-        "strides": list(win.strides),
-    }

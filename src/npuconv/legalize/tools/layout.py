@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from npuconv.lazy import np
-from npuconv.model import edit, query
-from npuconv.model.conv import Pairs, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, query, window
+from npuconv.model.conv import Pairs
 
 Dims = Sequence[int | str | None]
 
@@ -190,11 +188,9 @@ def inverse(perm: Perm) -> Perm:
 
 def squeezed_axes(node: Node) -> Axes | None:
     """Return the axes of a Squeeze or Unsqueeze, from the front; None if not known."""
-    array = query.constant_input(node, 1)
+    axes = query.integers(node, 1)
     rank = query.rank(node.inputs[0] if node.op == "Squeeze" else node.outputs[0])
-    if array is None or rank is None:
-        return None
-    return tuple(sorted(int(axis) % rank for axis in array.reshape(-1)))
+    return None if axes is None or rank is None else tuple(sorted(axis % rank for axis in axes))
 
 
 def unsqueeze(model: Model, node: Node, tensor: Tensor, axes: Axes = HEIGHT) -> Tensor:
@@ -355,15 +351,6 @@ def _pads(node: Node) -> list[int] | None:
     return None if pairs is None else [b for b, _ in pairs] + [e for _, e in pairs]
 
 
-def _sliced_axes(node: Node) -> list[int] | None:
-    """Return the axes of a Slice, if it names them."""
-    written = query.attribute(node, "axes")
-    array = query.constant_input(node, 3)
-    if written is None and array is None:
-        return None
-    return [int(v) for v in (written if array is None else array.reshape(-1))]
-
-
 def _factors(node: Node) -> list[float] | None:
     """Return scales or sizes of a Resize that only repeats cells, by axis.
 
@@ -382,5 +369,5 @@ def _factors(node: Node) -> list[float] | None:
 _BY_AXIS: dict[str, Callable[[Node], list[Any] | None]] = {
     "Pad": _pads,
     "Resize": _factors,
-    "Slice": _sliced_axes,
+    "Slice": lambda node: query.integers(node, 3, "axes"),
 }

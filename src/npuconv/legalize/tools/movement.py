@@ -14,8 +14,7 @@ from itertools import combinations, islice, pairwise, permutations, product
 from typing import NamedTuple
 
 from npuconv.legalize.tools.layout import perm_of
-from npuconv.model import query
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Node, Tensor, query
 
 CHANNELS, MIN_RANK = 1, 3
 USUAL_RANK = 4  # largest rank that devices with a Transpose take

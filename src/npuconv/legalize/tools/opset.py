@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from npuconv.lazy import np, onnx
 from npuconv.legalize.log import Log
-from npuconv.model import edit, query
-from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Graph, Node, Tensor
+from npuconv.model import Graph, Model, Node, Tensor, edit, query
+from npuconv.model.core import subgraphs
 
 DECIDED = 28  # newest opset whose changes are known here: no node crosses a later one
 
@@ -47,20 +46,18 @@ def reads_the_same(model: Model, node: Node, target: int) -> bool:
     return not draft.is_changed
 
 
-def raise_to(model: Model, log: Log, target: int, least: int, obstacle: str) -> tuple[int, str]:
+def raise_to(model: Model, log: Log, target: int, least: int) -> int:
     """Convert the model to the newest opset from ``least`` to ``target`` that every node reaches.
 
+    A node that keeps the model below the target is written into the annotations with its reason.
+
     Returns:
-        Number of converted nodes, plus 1 for the opset itself; 0 if nothing changes. And the
-        node that keeps the model below the target with its reason, or ''; ``obstacle``, the
-        result of an earlier attempt, if the model has the target already.
+        Number of converted nodes, plus 1 for the opset itself; 0 if nothing changes.
     """
     source = model.opset
-    reached, drafts, new_obstacle = _plan(model, log, target)
-    if target > source or new_obstacle:
-        obstacle = new_obstacle
+    reached, drafts = _plan(model, log, target)
     if reached < least:
-        return 0, obstacle
+        return 0
     for draft in drafts:
         operators = " + ".join(step.op for step in draft.steps)
         legacy = source < 7 and draft.node.op in _BROADCASTING  # no runtime runs it: no comparison
@@ -74,12 +71,13 @@ def raise_to(model: Model, log: Log, target: int, least: int, obstacle: str) -> 
     if reached > source:
         with log.rewrite(model, [], f"opset {source}", f"opset {reached}", measure=False):
             model.graph.opset = reached
-    return len(drafts) + (reached > source), obstacle
+    return len(drafts) + (reached > source)
 
 
-def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft], str]:
-    """Return the newest opset that every node reaches, the nodes that change, and the obstacle."""
-    obstacle = ""
+def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft]]:
+    """Return the newest opset that every node reaches, and the nodes that change."""
+    if target > model.opset:
+        log.annotations.opset_obstacle = ""
     while target >= model.opset:
         nodes = _all_nodes(model.graph)
         drafts = [_Draft(model, graph, n) for graph, n in nodes if query.is_standard(n)]
@@ -89,12 +87,13 @@ def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft], str]:
             except _ObstacleError as error:
                 node = draft.node
                 log.refuse(model, node, f"opset {model.opset} -> {target}: {error}")
-                obstacle = f"{node.op} at {model.label(node)!r}: {error}"
+                label = model.label(node)
+                log.annotations.opset_obstacle = f"{node.op} at {label!r}: {error}"
                 target = error.last
                 break
         else:
-            return target, [draft for draft in drafts if draft.is_changed], obstacle
-    return 0, [], obstacle
+            return target, [draft for draft in drafts if draft.is_changed]
+    return 0, []
 
 
 def _all_nodes(graph: Graph) -> Iterator[tuple[Graph, Node]]:

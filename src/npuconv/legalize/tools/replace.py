@@ -7,9 +7,7 @@ from typing import Any
 from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import identity
-from npuconv.model import edit, nhwc, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model import Model, Node, Tensor, edit, nhwc, query
 
 _CLIP_WITH_INPUTS = 11  # first opset in which the bounds of a Clip are inputs
 

@@ -20,10 +20,8 @@ import onnx
 from npuconv.executor import RuntimeRefusedError, Session
 from npuconv.legalize import measure
 from npuconv.legalize.region import Region, capture, upstream
-from npuconv.model import query
-from npuconv.model.core import Model
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.model.inference import MAX_SHAPE_VALUES
-from npuconv.model.types import Node, Tensor
 
 SOURCES = ("Shape", "Size")
 # First guess and step from extent to extent, for each round: small and large extents, 1, 0.

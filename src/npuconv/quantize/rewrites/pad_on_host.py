@@ -15,13 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.conv import Pairs, Window, flat_pads, window
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.model import Model, Node, Tensor, Window, edit, query, window
+from npuconv.model.conv import Pairs, flat_pads
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import Plan
 

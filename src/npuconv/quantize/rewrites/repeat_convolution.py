@@ -19,11 +19,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from npuconv.lazy import np
-from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import edit, query
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.placement import Plan
 

@@ -17,9 +17,7 @@ from npuconv.findings import Finding, Severity
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, select_findings
-from npuconv.model import query
-from npuconv.model.conv import window
-from npuconv.model.core import Model
+from npuconv.model import Model, query, window
 from npuconv.partition.placement import Plan
 from npuconv.rules.checks.accuracy_too_low import accuracy_too_low
 from npuconv.rules.checks.normalization_implausible import normalization_implausible

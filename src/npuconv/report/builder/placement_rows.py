@@ -9,9 +9,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.source_model import by_label, describe, form_of, operators, tensors
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model import Model, Node, query
 from npuconv.partition import costs, crossings
 from npuconv.partition.costs import cost
 from npuconv.report.groups import group_by

@@ -18,10 +18,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
-from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Model
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 
 POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
 

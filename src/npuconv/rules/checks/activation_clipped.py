@@ -17,13 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.findings import Severity
 from npuconv.lazy import np
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Model, Node, query
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

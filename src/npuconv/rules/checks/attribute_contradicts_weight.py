@@ -19,12 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuconv.model import query
+from npuconv.model import Node, query, window
 from npuconv.model.attributes import contradictions
-from npuconv.model.conv import transpose_output, window
-from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model.conv import transpose_output
+from npuconv.rules import CONV, SLIDING, RuleContext, Violation, Violations, conv, rule
 
 _MIN_RANK = 3  # batch, channels and one spatial axis
 

@@ -15,18 +15,15 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model.types import Node
-from npuconv.rules import SLIDING, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node
+from npuconv.rules import SLIDING, RuleContext, Violations, conv, rule
 from npuconv.rules.target_limits import missing_axis
-
-LIMITS = ("auto_pad",)
 
 
 @rule(
     "SHP003",
     ops=SLIDING,
-    limits=LIMITS,
+    limits=("auto_pad",),
     cacheable=True,
     message="auto_pad is {value}; the device takes {limit}",
     fires=conv('auto_pad = "SAME_UPPER"'),
@@ -34,4 +31,4 @@ LIMITS = ("auto_pad",)
 )
 def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Violations:
     if missing_axis(node, ctx) is None:  # else dynamic-dimension reports it
-        yield from ctx.violations(node, *LIMITS)
+        yield from ctx.violations(node, "auto_pad")

@@ -13,11 +13,9 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
-from npuconv.model.conv import flat_pads, window
-from npuconv.model.types import Node
-from npuconv.rules import SLIDING, Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node, query, window
+from npuconv.model.conv import flat_pads
+from npuconv.rules import SLIDING, RuleContext, Violation, Violations, conv, rule
 
 
 @rule(

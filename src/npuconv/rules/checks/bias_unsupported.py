@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node
+from npuconv.rules import CONV, SLIDING, RuleContext, Violations, rule
 
-LIMITS = ("bias",)
 _UNWANTED = "train without bias, or add it on the host"
 _NEEDED = "give the convolution a bias on export; zeros change no result"
 
@@ -28,7 +26,7 @@ _NEEDED = "give the convolution a bias on export; zeros change no result"
 @rule(
     "SHP014",
     ops=SLIDING,
-    limits=LIMITS,
+    limits=("bias",),
     cacheable=True,
     message="bias present is {value}; the device takes {limit}",
     fires="""
@@ -42,5 +40,5 @@ _NEEDED = "give the convolution a bias on export; zeros change no result"
 )
 def bias_unsupported(node: Node, ctx: RuleContext) -> Violations:
     advice = _NEEDED if ctx.facts(node).get("bias") is False else _UNWANTED
-    for violation in ctx.violations(node, *LIMITS):
+    for violation in ctx.violations(node, "bias"):
         yield replace(violation, fix=advice)

@@ -16,11 +16,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Model, query
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 
 WARNING_SHARE = 0.5  # share of channels; training may have switched fewer off
 NOTE_SHARE = 0.1  # share of channels; fewer are common

@@ -20,11 +20,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from npuconv.findings import Severity
-from npuconv.model import query
-from npuconv.model.types import Node, Tensor
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import CalibrationEvidence, RuleContext
+from npuconv.model import Node, Tensor, query
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
+from npuconv.rules.context import CalibrationEvidence
 
 MAX_RATIO = 4.0  # largest ratio of two input ranges
 ENOUGH_LEVELS = 32  # out of 256; such a tensor has kept enough resolution

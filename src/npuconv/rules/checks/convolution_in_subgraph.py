@@ -13,9 +13,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, is_convolution, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Model
+from npuconv.rules import RuleContext, Violation, Violations, is_convolution, rule
 
 
 @rule(

@@ -16,12 +16,9 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import nhwc, query
+from npuconv.model import Node, nhwc, query, window
 from npuconv.model.axis_removal import obstacles
-from npuconv.model.conv import window
-from npuconv.model.types import Node
-from npuconv.rules import CONV, Violation, Violations, is_convolution, rule
-from npuconv.rules.context import RuleContext
+from npuconv.rules import CONV, RuleContext, Violation, Violations, is_convolution, rule
 
 _DEVICE_AXES = 2  # spatial axes of an accelerator for images
 # Integer convolutions belong to a model that is quantized already, which is its own finding.

@@ -16,11 +16,9 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.amounts import size
-from npuconv.findings import Severity
-from npuconv.model.core import Model
+from npuconv.model import Model
 from npuconv.partition.crossings import crossings, detours
-from npuconv.rules import CONV, Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, rule
 from npuconv.rules.host_nodes import reasons
 
 _FEWEST_TENSORS = 10  # fewer cost little beside the convolutions

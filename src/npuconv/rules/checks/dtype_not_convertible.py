@@ -12,10 +12,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
-from npuconv.model.types import Node
-from npuconv.rules import CONV, Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node, query
+from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 
 # float16, bfloat16 and double are computed in float32 before they are quantized.
 _CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}

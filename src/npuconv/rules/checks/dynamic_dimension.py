@@ -15,11 +15,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
-from npuconv.model.conv import window
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node, query, window
+from npuconv.rules import RuleContext, Violation, Violations, conv, rule
 from npuconv.rules.target_limits import advice_on_shape, missing_axis
 
 

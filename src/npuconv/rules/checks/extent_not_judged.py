@@ -17,12 +17,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.amounts import count
-from npuconv.findings import Severity
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
-from npuconv.rules import CONV, Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Model, Node, query
+from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, rule
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
 from npuconv.target.facts import lookup
 

@@ -19,10 +19,9 @@ from __future__ import annotations
 from typing import Any
 
 from npuconv.amounts import size
-from npuconv.findings import Severity, Status
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.findings import Status
+from npuconv.model import Node
+from npuconv.rules import RuleContext, Severity, Violation, Violations, conv, rule
 
 _KERNEL = ("kernel_h", "kernel_w")
 

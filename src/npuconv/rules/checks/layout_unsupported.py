@@ -15,17 +15,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Violations, rule
-from npuconv.rules.context import RuleContext
-
-LIMITS = ("layout",)
+from npuconv.model import Node
+from npuconv.rules import CONV, SLIDING, RuleContext, Violations, rule
 
 
 @rule(
     "SHP013",
     ops=SLIDING,
-    limits=LIMITS,
+    limits=("layout",),
     cacheable=True,
     message="it would be written with layout {value}; the device takes {limit}",
     fires=CONV,
@@ -39,6 +36,6 @@ def layout_unsupported(node: Node, ctx: RuleContext) -> Violations:
     if limit is not None and limit.allows(layout, ctx.facts(node)) is not False:
         needs = " and --format qoperator" if layout == "nhwc" else ""
         fix = f"Give --layout {layout}{needs}. The model need not be exported anew."
-    for violation in ctx.violations(node, *LIMITS):
+    for violation in ctx.violations(node, "layout"):
         # The layout is that of a flag, not of the model.
         yield replace(violation, value=ctx.options.layout, fix=fix)

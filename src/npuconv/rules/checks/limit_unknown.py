@@ -16,10 +16,9 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.amounts import count
-from npuconv.findings import Severity, Status
-from npuconv.model.core import Model
-from npuconv.rules import CONV, Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.findings import Status
+from npuconv.model import Model
+from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, rule
 from npuconv.rules.target_limits import needs
 
 

@@ -20,10 +20,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Model, query
+from npuconv.rules import RuleContext, Violation, Violations, rule
 
 
 @rule(

@@ -19,11 +19,9 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 
-from npuconv.model import query
-from npuconv.model.conv import SAME, effective_kernel, pool_output, window
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node, query, window
+from npuconv.model.conv import SAME, effective_kernel, pool_output
+from npuconv.rules import RuleContext, Violation, Violations, rule
 
 Fault = tuple[int, int, str]  # axis of the tensor, its extent, and the cause
 

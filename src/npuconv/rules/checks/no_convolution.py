@@ -13,10 +13,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.rules import CONV, Violation, Violations, is_convolution, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Model, query
+from npuconv.rules import CONV, RuleContext, Violation, Violations, is_convolution, rule
 
 
 @rule(

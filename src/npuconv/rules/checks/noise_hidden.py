@@ -17,11 +17,9 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
-from npuconv.model.core import Model
-from npuconv.rules import Violation, Violations, rule
+from npuconv.model import Model
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 from npuconv.rules.checks.accuracy_too_low import POOR_DB
-from npuconv.rules.context import RuleContext
 
 _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its noise shows there
 

@@ -15,10 +15,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
-from npuconv.model.types import Node
-from npuconv.rules import Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node
+from npuconv.rules import RuleContext, Severity, Violations, rule
 
 LIMITS = (
     "ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize", "axis",

@@ -14,11 +14,16 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.findings import Severity
-from npuconv.model import query
-from npuconv.model.types import Node
-from npuconv.rules import HOST_DOMAINS, Violation, Violations, after_conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node, query
+from npuconv.rules import (
+    HOST_DOMAINS,
+    RuleContext,
+    Severity,
+    Violation,
+    Violations,
+    after_conv,
+    rule,
+)
 
 
 @rule(

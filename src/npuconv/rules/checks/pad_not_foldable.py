@@ -18,12 +18,9 @@ from __future__ import annotations
 
 import math
 
-from npuconv.findings import Severity
-from npuconv.model import query
+from npuconv.model import Node, query
 from npuconv.model.conv import Pairs
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 
 _FILLS = {
     "reflect": "mirror what is inside (mode=reflect)",

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.model.types import Node
-from npuconv.rules import Violations, integer_conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node
+from npuconv.rules import RuleContext, Violations, integer_conv, rule
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
 

@@ -19,13 +19,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from npuconv.model import Node, window
 from npuconv.model.axis_removal import obstacles, offer
-from npuconv.model.conv import window
-from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.rules import CONV, SLIDING, RuleContext, Violations, conv, rule
 
-LIMITS = ("rank",)
 _DEVICE_AXES = 2  # spatial axes of an accelerator for images
 _SLICES = (
     "Add `--prefer slices`, which makes the taps along one axis channels of a 2D convolution with"
@@ -36,7 +33,7 @@ _SLICES = (
 @rule(
     "SHP001",
     ops=SLIDING,
-    limits=LIMITS,
+    limits=("rank",),
     cacheable=True,
     message="{op} of rank {value}; the device takes rank {limit}",
     fires=conv(x="1,3,8,8,8", w="4,3,3,3,3"),
@@ -45,7 +42,7 @@ _SLICES = (
 def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
     win = window(node)
     fixed_axes = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
-    for violation in ctx.violations(node, *LIMITS):
+    for violation in ctx.violations(node, "rank"):
         if win is None or not fixed_axes:
             yield violation
             continue

@@ -14,10 +14,8 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.model import query
-from npuconv.model.types import Node
-from npuconv.rules import Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node, query
+from npuconv.rules import RuleContext, Violations, conv, rule
 
 
 @rule(

@@ -19,10 +19,8 @@ from __future__ import annotations
 
 import shlex
 
-from npuconv.model import query
-from npuconv.model.types import Node
-from npuconv.rules import CONV, Violation, Violations, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node, query
+from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 
 _FREEZE = "freeze the model on export, so that the weights are initializers"
 _COMPUTE = "it reads constants only but cannot be computed here: export its result as initializer"

@@ -20,12 +20,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.findings import Severity
 from npuconv.lazy import np
-from npuconv.model import query
-from npuconv.model.types import Node
-from npuconv.rules import Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext
+from npuconv.model import Node, query
+from npuconv.rules import RuleContext, Severity, Violation, Violations, conv, rule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

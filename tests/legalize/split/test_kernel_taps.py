@@ -6,9 +6,9 @@ import pytest
 
 import npuconv
 from npuconv.config import Options
+from npuconv.legalize.split.kernel import join_taps
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.planner import Planner
-from npuconv.legalize.split.taps import join_taps
 from support.asserts import Passes, builtin, read, run_pass, same_numbers
 from support.builders import Net
 from support.fits import layer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuconv.legalize.split.cascade import cascade_average
+from npuconv.legalize.split.kernel import cascade_average
 from support.builders import Net
 from support.fits import fit, layer, proposals
 
