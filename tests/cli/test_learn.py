@@ -10,6 +10,7 @@ from npuconv.cli import learn as learn_module
 from npuconv.target import Target
 from npuconv.vendors import tool
 from npuconv.vendors.learn import Verdict
+from support.target_files import HEAD
 from support.vendor_tools import environment
 
 FILE = """# an invented chip
@@ -144,6 +145,15 @@ def test_answers_that_are_none(cli, folder, chip, junk):
     assert "new.yaml.answers: is no file of answers (delete it)" in done.error
     assert not (folder / "new.yaml").exists()
     assert chip == []
+
+
+def test_nothing_to_learn(cli, folder, chip):
+    """Documented limits alone: contradictions, and no empty table."""
+    (folder / "chip.yaml").write_text(f"{HEAD}  Conv: {{limits: {{stride_w: [1, 2]}}}}\n")
+    done = learn(cli)
+    assert "no undocumented limit can be asked for" in done.out
+    assert "answer" not in done.out
+    assert chip
 
 
 def test_without_an_output(cli, folder, chip):

@@ -82,7 +82,7 @@ def learn(
     models of one operator, in two base cases. -o writes the file with these limits filled
     in, its comments kept; beside it, FILE.yaml.answers keeps the answers, so that a run
     that was ended goes on. Documented limits stay; the table shows where the compiler
-    contradicts them.
+    contradicts them. RKNN's table of layers fills in `native`, too.
     """
     target = Target.load(name)
     if output is not None:
@@ -198,7 +198,8 @@ def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[S
         for name, level in item.levels.items():
             answer = _flow(level.predicate()) if level.accepted else "?"
             rows.append((item.title(name), shortened(answer, _MAX_ANSWER), level.why()))
-    sections = [Section(f"asked {title}", [Table(("limit", "answer", ""), rows)])]
+    table = Table(("limit", "answer", ""), rows)
+    sections = [Section(f"asked {title}", [table] if rows else ["no undocumented limit can be asked for"])]
     if contradictions:
         head = ("limit", "document", "refused all the same", "taken beyond")
         table = Table(head, contradictions)
