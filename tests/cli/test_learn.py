@@ -10,6 +10,7 @@ from npuconv.cli import learn as learn_module
 from npuconv.target import Target
 from npuconv.vendors import tool
 from npuconv.vendors.learn import Verdict
+from npuconv.yamlio import dotted
 from support.target_files import HEAD
 from support.vendor_tools import environment
 
@@ -78,7 +79,7 @@ def test_a_file_keeps_everything_else(cli, folder, chip):
     assert (folder / "new.yaml").read_text().startswith(WRITTEN[: WRITTEN.index("sources")])
     target = Target.load("new.yaml")
     assert target.sources["probed"].startswith("compile {model}, models of one operator in qdq (16")
-    assert [path for path, _ in target.unknown_limits()] == [
+    assert [dotted(path) for path, _ in target.unknown_limits()] == [
         "operators.Conv.limits.bias_dtype",
         "fused_activations",
     ]

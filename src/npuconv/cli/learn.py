@@ -199,13 +199,14 @@ def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[S
             answer = _flow(level.predicate()) if level.accepted else "?"
             rows.append((item.title(name), shortened(answer, _MAX_ANSWER), level.why()))
     table = Table(("limit", "answer", ""), rows)
-    sections = [Section(f"asked {title}", [table] if rows else ["no undocumented limit can be asked for"])]
+    sections = [
+        Section(f"asked {title}", [table] if rows else ["no undocumented limit can be asked for"])
+    ]
     if contradictions:
         head = ("limit", "document", "refused all the same", "taken beyond")
         table = Table(head, contradictions)
         sections.append(Section("contradictions to documented limits", [table]))
     asked = {item.path for item in limits}
-    unknown = [path for path, limit in target.limits() if not limit.is_documented]
-    if still := [dotted(path) for path in unknown if path not in asked]:
+    if still := [dotted(path) for path, _ in target.unknown_limits() if path not in asked]:
         sections.append(Section("", [f"not asked for: {', '.join(still)}"]))
     return sections

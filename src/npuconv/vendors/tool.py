@@ -182,17 +182,12 @@ class VendorTool:
             if status == -signal.SIGALRM:
                 fault = f"took more than {self.seconds} s and was ended"
             elif status:
-                end = (
-                    f"signal {signal.Signals(-status).name}"
-                    if status < 0
-                    else f"exit code {status}"
-                )
+                name = signal.Signals(-status).name if status < 0 else ""
+                end = f"signal {name}" if name else f"exit code {status}"
                 fault = ": ".join(filter(None, ("crashed", end, last_line(folder / "log"))))
             else:
                 answer, outputs = _read(folder, question)
-                verdict: Literal["accepted", "refused"]
-                verdict = "accepted" if answer.accepted else "refused"
-                return Reply(verdict, answer, outputs)
+                return Reply("accepted" if answer.accepted else "refused", answer, outputs)
         except FileNotFoundError as error:
             name = Path(error.filename).name
             fault = "its process ended" if name == "status" else f"there is no {name}"
