@@ -9,8 +9,7 @@ import click
 from npuconv.cli import screen
 from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand
-from npuconv.report.escape import visible
-from npuconv.report.terminal import elide
+from npuconv.report.escape import elide, visible
 from npuconv.report.words import count
 
 _LONGEST = 24  # characters of the name of a tensor on a terminal: two of them fit 80 columns

@@ -111,8 +111,10 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     scales, models = matching.scales(after.proto, after.name), (before.proto, after.proto)
     try:
         progress("loading models", 0, len(feeds))
-        comparison = Comparison(*models, scales, matches.layers, after.tflite)
-        measured = comparison.measure(feeds, count_sample, layer_samples=LAYER_SAMPLES)
+        comparison = Comparison(
+            *models, scales, matches.layers, after.tflite, layer_samples=LAYER_SAMPLES
+        )
+        measured = comparison.measure(feeds, count_sample)
     except executor.RuntimeRefusedError as error:
         name = after.name
         try:
