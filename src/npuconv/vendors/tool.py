@@ -81,10 +81,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """A verdict on one model.
-
-    ``failed``: the tool crashed, took too long, or gave an answer that cannot be read.
-    """
+    """Verdict on a model; failed: the tool crashed, took too long, or its answer is unreadable."""
 
     verdict: Literal["accepted", "refused", "failed"]
     answer: Answer
@@ -144,9 +141,8 @@ class VendorTool:
             fault = self._run(home, len(questions))
             version = home / "version"
             if not version.is_file():
-                message = ": ".join(
-                    filter(None, (f"{self.python}: {fault}", last_line(home / "log")))
-                )
+                parts = (str(self.python), fault, last_line(home / "log"))
+                message = ": ".join(filter(None, parts))
                 raise UsageError(f"--vendor {self.vendor.name}: {message}", hint=_HELP)
             replies = map(self._reply, folders, questions)
             return version.read_text("utf-8", "replace")[:40], list(replies)
@@ -182,17 +178,12 @@ class VendorTool:
             if status == -signal.SIGALRM:
                 fault = f"took more than {self.seconds} s and was ended"
             elif status:
-                end = (
-                    f"signal {signal.Signals(-status).name}"
-                    if status < 0
-                    else f"exit code {status}"
-                )
+                name = signal.Signals(-status).name if status < 0 else ""
+                end = f"signal {name}" if name else f"exit code {status}"
                 fault = ": ".join(filter(None, ("crashed", end, last_line(folder / "log"))))
             else:
                 answer, outputs = _read(folder, question)
-                verdict: Literal["accepted", "refused"]
-                verdict = "accepted" if answer.accepted else "refused"
-                return Reply(verdict, answer, outputs)
+                return Reply("accepted" if answer.accepted else "refused", answer, outputs)
         except FileNotFoundError as error:
             name = Path(error.filename).name
             fault = "its process ended" if name == "status" else f"there is no {name}"
