@@ -116,6 +116,6 @@ def _write_floats(legal: LegalModel, calibration: Source, clock: Timings) -> Wri
         weights, _notes = import_weights(
             legal.model, convolutions, {}, scales, per_tensor=legal.is_per_tensor
         )
-        emitted = emit_model(legal, weights=weights)
+        emitted = emit_model(legal, {}, weights)
     warning = check_loads(emitted.proto)  # empty if it loads at the default settings
     return describe_float(emitted, warning, has_samples=calibration is not None)

@@ -42,10 +42,10 @@ def test_extremes_and_moments_are_those_of_numpy(shape, axis):
     np.testing.assert_array_equal(found.second_lows, ends[0][:, 1])
     np.testing.assert_array_equal(found.highs, ends[1][:, -1])
     np.testing.assert_array_equal(found.second_highs, ends[1][:, -2])
-    np.testing.assert_allclose(found.means, flat.mean(1, dtype=np.float64))
     assert (found.samples, found.count, found.channels) == (5, flat.shape[1], len(flat))
     if flat.shape[1] * len(flat) < 1024:  # all of them are kept
         assert np.array_equal(np.sort(found.values, axis=1), np.sort(flat, axis=1))
+        np.testing.assert_allclose(found.means, flat.mean(1, dtype=np.float64))
         np.testing.assert_allclose(found.variances, flat.var(1, dtype=np.float64))
 
 

@@ -10,6 +10,8 @@ from npuconv.cli import learn as learn_module
 from npuconv.target import Target
 from npuconv.vendors import tool
 from npuconv.vendors.learn import Verdict
+from npuconv.yamlio import dotted
+from support.target_files import HEAD
 from support.vendor_tools import environment
 
 FILE = """# an invented chip
@@ -77,7 +79,7 @@ def test_a_file_keeps_everything_else(cli, folder, chip):
     assert (folder / "new.yaml").read_text().startswith(WRITTEN[: WRITTEN.index("sources")])
     target = Target.load("new.yaml")
     assert target.sources["probed"].startswith("compile {model}, models of one operator in qdq (16")
-    assert [path for path, _ in target.unknown_limits()] == [
+    assert [dotted(path) for path, _ in target.unknown_limits()] == [
         "operators.Conv.limits.bias_dtype",
         "fused_activations",
     ]
@@ -146,6 +148,15 @@ def test_answers_that_are_none(cli, folder, chip, junk):
     assert chip == []
 
 
+def test_nothing_to_learn(cli, folder, chip):
+    """Documented limits alone: contradictions, and no empty table."""
+    (folder / "chip.yaml").write_text(f"{HEAD}  Conv: {{limits: {{stride_w: [1, 2]}}}}\n")
+    done = learn(cli)
+    assert "no undocumented limit can be asked for" in done.out
+    assert "answer" not in done.out
+    assert chip
+
+
 def test_without_an_output(cli, folder, chip):
     """The table alone; a height and a width that are refused together."""
     (folder / "chip.yaml").write_text(FILE.replace("stride_w: [1, 2]", "stride_w: '?'"))
@@ -199,17 +210,22 @@ def test_a_tool_is_asked(cli, folder, monkeypatch):
 def test_an_interrupted_run_keeps_answers(cli, folder, chip, monkeypatch):
     """Each answer of a command is stored at once; the next run asks the others only."""
     (folder / "chip.yaml").write_text(FILE)
-    ask = learn_module.ask_command
+    ask, asked = learn_module.ask_command, []
 
     def ask_three(command, models):
-        if len(chip) == 3:
-            raise KeyboardInterrupt
-        return ask(command, models)
+        for verdict, model in zip(ask(command, models), models, strict=True):
+            asked.append(model)
+            if len(asked) == 4:
+                raise KeyboardInterrupt
+            yield verdict
 
     monkeypatch.setattr(learn_module, "ask_command", ask_three)
     done = learn(cli, "-o", "new.yaml")
-    assert (done.code, len(chip)) == (130, 3)
+    stored = json.loads((folder / "new.yaml.answers").read_text())["answers"]
+    assert (done.code, len(stored)) == (130, 3)
+    chip.clear()
     assert sorted(path.name for path in folder.iterdir()) == ["chip.yaml", "new.yaml.answers"]
     monkeypatch.setattr(learn_module, "ask_command", ask)
     assert learn(cli, "-q", "-o", "new.yaml").code == 0
-    assert len(chip) == len({data for data, _ in chip})
+    stored_too = json.loads((folder / "new.yaml.answers").read_text())["answers"]
+    assert len(chip) == len(stored_too) - 3

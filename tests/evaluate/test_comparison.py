@@ -42,8 +42,8 @@ def compared(before, after, scales=None, some=None, *, held_out=False):
 
 
 def per_layer(before, after, layers, x):
-    both = Comparison(before, after, {}, layers)
-    return both.layer_rows(both.measure([{"x": x}], layer_samples=1))
+    both = Comparison(before, after, {}, layers, layer_samples=1)
+    return both.layer_rows(both.measure([{"x": x}]))
 
 
 def test_equal_models():
@@ -259,7 +259,7 @@ def test_scales_that_do_not_fit(layer):
     net.op("QuantizeLinear", "y", scale, zero, to="q")
     model = net.output("y").model()
     with pytest.raises(ModelError, match=r"layer 'odd'.*convert the model again"):
-        Comparison(model, model, {}, [layer]).measure(samples(), layer_samples=2)
+        Comparison(model, model, {}, [layer], layer_samples=2).measure(samples())
 
 
 def test_an_output_that_is_a_layer():
@@ -268,10 +268,9 @@ def test_an_output_that_is_a_layer():
     after = Net(x=X).op("Relu", "x", to="y").model()
     for info in (*after.graph.input, *after.graph.output):
         info.type.tensor_type.elem_type = 3  # int8
-    both = Comparison(
-        before, after, {"x": 1 / 127, "y": 1 / 127}, [LayerPair("a", "y", "y", 1 / 127)]
-    )
-    found = both.measure(samples(), layer_samples=3)
+    scales, layers = {"x": 1 / 127, "y": 1 / 127}, [LayerPair("a", "y", "y", 1 / 127)]
+    both = Comparison(before, after, scales, layers, layer_samples=3)
+    found = both.measure(samples())
     assert found.layers[0].sqnr_db == pytest.approx(found.total.sqnr_db)
     assert 35 < found.total.sqnr_db < 60
 

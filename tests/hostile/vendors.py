@@ -30,7 +30,7 @@ _ANSWERS = {
         "Path('answer.json').write_text(json.dumps({'accepted': False, "
         "'message': '\\x1b[31m\\n::error::x\\u202e', 'default_device': '\\x1b[31m', "
         "'layers': [['\\n::error::', '\\u200b', '\\x07', '\\x1b]8;;x']] * 1000, "
-        "'figures': {'\\n::error::\\x1b[31m': 1}}))"
+        "'figures': {'\\n::error::\\x1b[31m': 1}, 'devices': {'\\n::error::\\x1b[31m': 1}}))"
     ),
     "long": (
         "Path('answer.json').write_text(json.dumps({'accepted': False, 'message': 'x' * 10**6}))"

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, strategies
 from rich.cells import cell_len
 
+from npuconv.report.escape import elide
 from npuconv.report.sections import Item, Note, Section, Table
-from npuconv.report.terminal import elide, hang, render
+from npuconv.report.terminal import hang, render
 
 
 def lines_of(*parts, width=60, **section):

@@ -61,9 +61,9 @@ def test_limits_of_a_convolution(rule, text, predicate, why):
     if "range" in predicate and predicate["range"][1] == 8192:
         predicate = {"min": predicate["range"][0]}
     if predicate.get("one_of") == [1, 2, 4, 8]:
-        assert item.levels[0].accepted == [1, 2, 4, 8]
+        assert item.levels["limit"].accepted == [1, 2, 4, 8]
     assert taken(item) == predicate
-    assert item.levels[0].why().startswith(why)
+    assert item.levels["limit"].why().startswith(why)
 
 
 def test_base_cases_that_differ():
@@ -76,7 +76,7 @@ def test_base_cases_that_differ():
 
 def taken(item):
     """Return what the compiler takes, as a target file has it."""
-    return item.levels[0].predicate()
+    return item.levels["limit"].predicate()
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_limits_of_the_hardware(splits, native):
     assert entry.pop("native", {"source": "probed"}).pop("source") == "probed"
     assert entry == {"range": [1, 31], "source": "probed", "why": "32: no"}
     if native is not None:
-        assert item.levels[1].predicate() == native
-        assert item.levels[1].why().endswith(": 2 Conv")
+        assert item.levels["native"].predicate() == native
+        assert item.levels["native"].why().endswith(": 2 Conv")
 
 
 def test_contradictions_of_the_hardware():
@@ -121,7 +121,7 @@ def test_modes_and_pools():
     compiler(rule, "").find_limits([item])
     assert taken(item) == {"range": [1, 4]}
     assert (
-        answer(lambda _: True, "pad_top: '?'", "MaxPool").levels[0].why()
+        answer(lambda _: True, "pad_top: '?'", "MaxPool").levels["limit"].why()
         == "2 is the largest value asked"
     )
     names = [item.fact for item in limits("kernel_h: '?', bias: '?', alpha: '?'", "MaxPool")]
@@ -170,18 +170,19 @@ def test_no_model_is_asked_twice():
 @pytest.mark.e2e
 def test_a_command():
     """Exit code 0 takes the model; a signal and a hang do not; the reason is the last line."""
-    verdicts = ask_command(
-        f"{sys.executable} -c 'print(1); print(2); exit(1)' {{model}}", [(b"", {})]
-    )
+    command = f"{sys.executable} -c 'print(1); print(2); exit(1)' {{model}}"
+    verdicts = list(ask_command(command, [(b"", {})]))
     assert verdicts == [Verdict(False, "2")]
-    assert ask_command("test -f {model}", [(b"m", {})] * 2) == [Verdict(True)] * 2
-    assert ask_command("sh -c 'kill -9 $$' {model}", [(b"", {})]) == [Verdict(False, "signal 9")]
+    assert list(ask_command("test -f {model}", [(b"m", {})] * 2)) == [Verdict(True)] * 2
+    assert list(ask_command("sh -c 'kill -9 $$' {model}", [(b"", {})])) == [
+        Verdict(False, "signal 9")
+    ]
 
 
 @pytest.mark.e2e
 def test_a_command_that_hangs(monkeypatch):
     monkeypatch.setattr(learn, "SECONDS", 0.2)
-    assert ask_command("sh -c 'sleep 60; true' {model}", [(b"", {})]) == [
+    assert list(ask_command("sh -c 'sleep 60; true' {model}", [(b"", {})])) == [
         Verdict(False, "took over 0.2 s")
     ]
 
@@ -192,7 +193,7 @@ def test_a_command_that_hangs(monkeypatch):
 )
 def test_a_command_that_cannot_run(command, message):
     with pytest.raises(UsageError) as caught:
-        ask_command(command, [(b"", {})])
+        list(ask_command(command, [(b"", {})]))
     assert message in caught.value.message
 
 
@@ -227,13 +228,14 @@ class StandIn:
 def test_layers_of_a_tool(accepted, layers, verdict):
     """Several layers on the device are a split; a layer on the processor is a refusal."""
     case = answer(lambda _: True).case("16 channels, 3x3", 3)
-    assert ask_tool(StandIn(accepted, *layers), [(b"", case)], is_quantized=True) == [verdict]
+    tool = StandIn(accepted, *layers)
+    assert list(ask_tool(tool, [(b"", case)], is_quantized=True)) == [verdict]
 
 
 @pytest.mark.parametrize("is_quantized", [True, False])
 def test_a_tool_quantizes_float_models(is_quantized):
     """A float model comes with a sample; a tool that quantizes refuses a quantized model."""
     tool, case = StandIn(True), answer(lambda _: True).case("16 channels, 3x3", 3)
-    ask_tool(tool, [(b"", case)], is_quantized=is_quantized)
+    list(ask_tool(tool, [(b"", case)], is_quantized=is_quantized))
     assert [f["x"].shape for f in tool.question.feeds] == [(1, 16, 16, 16)] * (not is_quantized)
     assert tool.question.calibrates is not is_quantized

@@ -24,16 +24,15 @@ Doubles = NDArray[np.float64]
 class Statistics:
     """Statistics of one tensor, channel by channel.
 
-    Extremes and means are of all values. ``values`` is a subset: the same positions in
-    every channel, spread over the tensor, and up to the same number of every sample. When even
-    one position of each sample is too many, every second sample has some, then every fourth.
+    Extremes are of all values. ``values`` is a subset: the same positions in every channel,
+    spread over the tensor, and up to the same number of every sample. When even one position of
+    each sample is too many, every second sample has some, then every fourth.
     """
 
     name: str
     axis: int | None  # its channel axis; None: one channel, everything together
     lows: Floats  # float32 [C], exact minimum
     highs: Floats  # float32 [C], exact maximum
-    means: Doubles  # float64 [C], mean
     values: Floats  # float32 [C, P], P at most ``capacity(C)``
     samples: int  # number of samples
     count: int  # values per channel
@@ -44,6 +43,13 @@ class Statistics:
     def channels(self) -> int:
         """Number of channels, C."""
         return int(self.lows.size)
+
+    @property
+    def means(self) -> Doubles:
+        """Mean of ``values``, float64 [C]; 0 without any."""
+        if not self.values.size:
+            return np.zeros(self.channels)
+        return np.asarray(np.mean(self.values, axis=1, dtype=np.float64))
 
     @property
     def variances(self) -> Doubles:
@@ -59,7 +65,6 @@ class Observation:
 
     lows: Floats  # float32 [C]; inf where the tensor has no values
     highs: Floats  # float32 [C]; -inf where the tensor has no values
-    sums: Doubles  # float64 [C]
     values: Floats  # float32 [C, P], values at positions that are spread over the tensor
     count: int  # values per channel
 
@@ -94,10 +99,8 @@ def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: 
     picked = blocks[first :: steps[0], :, second :: steps[1]]
     values = picked.transpose(1, 0, 2).reshape(channels, picked.shape[0] * picked.shape[2])
     values = values[:, : 0 if number % interval else None]
-    with np.errstate(invalid="ignore", over="ignore"):  # infinite values, which the extremes show
-        sums = np.einsum("ocp->c", blocks).astype(np.float64)
     lows, highs = blocks.min((0, 2), initial=np.inf), blocks.max((0, 2), initial=-np.inf)
-    return Observation(lows, highs, sums, np.array(values), outer * inner)
+    return Observation(lows, highs, np.array(values), outer * inner)
 
 
 class Accumulator:
@@ -106,7 +109,7 @@ class Accumulator:
     def __init__(self, channels: int) -> None:
         self.lows, self.second_lows = (np.full(channels, n, np.float32) for n in (np.inf, _LARGEST))
         self.highs, self.second_highs = -self.lows, -self.second_lows
-        self._sums, self._values = np.zeros(channels), list[Floats]()
+        self._values = list[Floats]()
         self.samples = self.count = 0
 
     def add(self, sample: Observation) -> None:
@@ -115,7 +118,6 @@ class Accumulator:
         self.second_highs = np.maximum(self.second_highs, np.minimum(self.highs, sample.highs))
         self.lows = np.minimum(self.lows, sample.lows)
         self.highs = np.maximum(self.highs, sample.highs)
-        self._sums += sample.sums
         self._values.append(sample.values)
         self.samples, self.count = self.samples + 1, self.count + sample.count
 
@@ -123,10 +125,9 @@ class Accumulator:
         """Return the statistics of a tensor; channels without values get 0."""
         nothing = np.zeros_like(self.lows)
         lows, highs = (x if self.count else nothing for x in (self.lows, self.highs))
-        means = np.clip(self._sums / max(self.count, 1), lows, highs)
         values = np.concatenate(self._values, axis=1)
         return Statistics(
-            name, axis, lows, highs, means, values,
+            name, axis, lows, highs, values,
             self.samples, self.count, self.second_lows, self.second_highs,
         )  # fmt: skip
 

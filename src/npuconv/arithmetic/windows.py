@@ -28,8 +28,12 @@ def im2col(
         [N,C,*positions,*kernel]; no positions where the kernel is larger than the padded values.
     """
     rank = len(kernel)
-    amounts = zip(pads[:rank], pads[rank:], strict=True)
-    padded = np.pad(values, [(0, 0), (0, 0), *amounts]) if any(pads) else values
+    padded = values
+    if any(pads):  # np.pad takes twice as long
+        sides = list(zip(values.shape[2:], pads[:rank], pads[rank:], strict=True))
+        padded = np.zeros((*values.shape[:2], *map(sum, sides)), values.dtype)
+        inside = (slice(first, first + n) for n, first, _ in sides)
+        padded[(slice(None), slice(None), *inside)] = values
     reaches = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
     if any(n < reach for n, reach in zip(padded.shape[2:], reaches, strict=True)):
         return np.zeros((*values.shape[:2], *[0] * rank, *kernel), np.float32)

@@ -61,6 +61,8 @@ def main() -> None:
     # Layers are solved in parallel and their matrices are small: more BLAS threads would double
     # the time. The variable has no effect once numpy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # pydantic would read the metadata of all installed packages for plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     signal.signal(signal.SIGTERM, _terminate)
     _speak_utf8()
     if not sys.warnoptions:  # warnings of libraries are not for the user

@@ -267,8 +267,9 @@ def _check_values(where: str, array: Array, spec: InputSpec) -> None:
         part = np.asarray(array[start : start + step])
         if dtype.kind == "f":
             with np.errstate(over="ignore"):
-                wrong = np.argwhere(~np.isfinite(part.astype(dtype)))
-            if len(wrong):
+                is_finite = np.isfinite(part.astype(dtype, copy=False))
+            if not is_finite.all():
+                wrong = np.argwhere(~is_finite)
                 value = part[tuple(wrong[0])]
                 fault = f"values beyond {dtype}" if np.isfinite(value) else "NaN or infinity"
                 raise CalibrationError(f"{where}: row {start + int(wrong[0][0])} holds {fault}")

@@ -43,10 +43,6 @@ def form_findings(legal: LegalModel) -> list[Finding]:
     return engine.lint(rules, stage="form")
 
 
-NO_ENCODINGS: Mapping[str, Encoding] = {}
-NO_WEIGHTS: Mapping[str, RoundedWeights] = {}
-
-
 @dataclass(frozen=True)
 class EmittedModel:
     """A model in its output format.
@@ -66,8 +62,8 @@ class EmittedModel:
 
 def emit_model(
     legal: LegalModel,
-    encodings: Mapping[str, Encoding] = NO_ENCODINGS,
-    weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
+    encodings: Mapping[str, Encoding],
+    weights: Mapping[str, RoundedWeights],
     convs: Sequence[WrittenConv] = (),
 ) -> EmittedModel:
     """Write the legal float model in the format of its options.

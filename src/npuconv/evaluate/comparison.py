@@ -167,9 +167,9 @@ class Comparison:
     The int8 model runs as float arithmetic that gives the same integers, which is faster;
     the first sample also runs through the stored integer model.
 
-    ``layers`` are tensors to compare besides the outputs; ``scales`` are the scales of int8
-    inputs and outputs; ``tflite`` is the file whose inputs and outputs
-    ``int8_model`` has.
+    ``layers`` are tensors to compare besides the outputs, on ``layer_samples`` of the samples;
+    ``scales`` are the scales of int8 inputs and outputs; ``tflite`` is the file whose inputs and
+    outputs ``int8_model`` has.
 
     Raises:
         executor.RuntimeRefusedError: a model does not load.
@@ -182,9 +182,12 @@ class Comparison:
         scales: Mapping[str, float] | None = None,
         layers: Sequence[LayerPair] = (),
         tflite: TfliteSession | None = None,
+        *,
+        layer_samples: int = 0,
     ) -> None:
         tensors = {o for n in int8_model.graph.node for o in n.output}
         self.layers = [layer for layer in layers if layer.stored in tensors]
+        self._layer_samples = layer_samples if self.layers else 0
         self.scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
         self._axes, self._indices = class_axes(float_model), index_outputs(float_model)
@@ -202,7 +205,13 @@ class Comparison:
         with_outputs = executor.with_outputs if is_large else as_float
         # Several samples run at a time, each on one core.
         observed = executor.with_outputs(float_model, float_names)
-        self._float_session = executor.Session(observed, threads=1)
+        # One run takes less time than optimizing the model.
+        optimize = self._layer_samples != 1
+        self._float_session = executor.Session(observed, threads=1, optimize=optimize)
+        self._outputs_session = self._float_session
+        if self._layer_samples and not is_large:  # it is faster with few outputs
+            model = executor.with_outputs(float_model, self._inner_names)
+            self._outputs_session = executor.Session(model, threads=1)
         self._int8_model = None if tflite else int8_model
         self._stored_session = tflite or executor.Session(int8_model, threads=1)
         simulation = tflite or executor.Session(with_outputs(int8_model, int8_names), threads=1)
@@ -212,13 +221,10 @@ class Comparison:
         self,
         samples: Samples | Sequence[Feed],
         on_sample: Callable[[int, Feed, Feed], None] = lambda *_: None,
-        *,
-        layer_samples: int = 0,
     ) -> Measured:
         """Measure errors of all outputs on all samples, and of layers on some of them.
 
-        ``on_sample`` gets the number of each sample and the outputs of both models. Layers are
-        compared on ``layer_samples`` of the samples.
+        ``on_sample`` gets the number of each sample and the outputs of both models.
 
         Raises:
             executor.RuntimeRefusedError: a model does not run.
@@ -229,7 +235,7 @@ class Comparison:
         }
         parts: dict[str, dict[str, Stats]] = {name: {} for name in self._parts}
         measured = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
-        with_layers = set(spread(len(samples), layer_samples)) if self.layers else set()
+        with_layers = set(spread(len(samples), self._layer_samples))
         if self._int8_model is not None and len(samples):
             measured.refusal = executor.refusal(self._int8_model, self.quantized(samples[0]))
 
@@ -255,7 +261,8 @@ class Comparison:
         if with_layers:
             float_names = _unique((*float_names, *self._layer_names))
             names = _unique((*names, *self._int8_layer_names))
-        reference = self._float_session.run(feed, _unique((*self._outputs, *float_names)), number)
+        session = self._float_session if with_layers else self._outputs_session
+        reference = session.run(feed, _unique((*self._outputs, *float_names)), number)
         if number > 0:
             outputs = _unique((*self._outputs, *names))
             return reference, self._int8_session.run(int8_feed, outputs, number)
@@ -480,10 +487,8 @@ def compare_conversion(
     emission, oversampled = emitted.emission, quantization.oversampled
     pairs = layer_pairs(emitted.model, layers, oversampled, emission.int8_names, emission.notes)
     try:
-        comparison = Comparison(float_model, emitted.proto, emission.scales, pairs)
-        measured = comparison.measure(
-            samples, lambda number, *_: step(number + 1, len(samples)), layer_samples=1
-        )
+        comparison = Comparison(float_model, emitted.proto, emission.scales, pairs, layer_samples=1)
+        measured = comparison.measure(samples, lambda number, *_: step(number + 1, len(samples)))
     except executor.RuntimeRefusedError as error:
         try:
             executor.Session(float_model).run(samples[0])

@@ -327,6 +327,9 @@ def _exact_parts(layer: IntegerConv, weight: Array, low: int, high: int) -> list
     Returns:
         Nothing if float32 can add up all products and the bias at once.
     """
+    reach = np.abs(weight.reshape(len(weight), -1)).sum(1) * max(-low, high) + np.abs(layer.offsets)
+    if reach.max() <= MAX_EXACT:
+        return []
     spatial = tuple(range(2, weight.ndim))
     up, down = np.maximum(weight * high, weight * low), -np.minimum(weight * high, weight * low)
     inner_axes = tuple(range(1, weight.ndim))

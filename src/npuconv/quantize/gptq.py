@@ -15,6 +15,7 @@ from npuconv.errors import InternalError
 from npuconv.quantize.settings import ROUNDING
 
 Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
 _UNCERTAINTY = 1e-6  # error of a product in float32, as a share of the largest product
 
 
@@ -45,8 +46,8 @@ def factorize(products: Doubles, damp: float) -> Factor:
     """
     diagonal = np.diagonal(products, axis1=1, axis2=2)
     order = np.argsort(-diagonal, axis=1, kind="stable")
-    ordered = np.take_along_axis(products, order[:, :, None], axis=1)
-    ordered = np.take_along_axis(ordered, order[:, None, :], axis=2)
+    group = np.arange(len(products))[:, None, None]
+    ordered = products[group, order[:, :, None], order[:, None, :]]
     # The unit is the mean square of a group; inputs that are always 0 have none, and pass 0 on.
     mean = diagonal.mean(axis=1)
     unit = np.where(mean > 0, mean, 1.0)[:, None, None]
@@ -75,7 +76,7 @@ def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
             extra = np.maximum(10 * np.abs(extra), np.where(start > 0, start, _UNCERTAINTY))
 
 
-def gptq(weight: Doubles, scales: Doubles, factor: Factor) -> tuple[Doubles, Doubles]:
+def gptq(weight: Doubles, scales: Doubles, factor: Factor) -> tuple[Floats, Doubles]:
     """Round weights to integers -127..127, each error passed on to the weights that follow.
 
     Args:
@@ -84,28 +85,28 @@ def gptq(weight: Doubles, scales: Doubles, factor: Factor) -> tuple[Doubles, Dou
         factor: factor of the inputs.
 
     Returns:
-        Integers [G,M,K], and the mean squared error of each output under the damped products,
-        [G,M].
+        Integers, float32 [G,M,K], and the mean squared error of each output under the damped
+        products, [G,M].
     """
-    order = factor.order[:, :, None]
-    transposed = np.ascontiguousarray((weight / scales[:, :, None]).transpose(0, 2, 1))
-    rows = np.take_along_axis(transposed, order, axis=1)
+    upper = factor.upper.astype(np.float32)
+    ordered = np.arange(len(weight))[:, None], factor.order
+    rows = np.asarray((weight / scales[:, :, None]).transpose(0, 2, 1), np.float32)[ordered]
     integers, errors = np.empty_like(rows), np.zeros(scales.shape)
     for start in range(0, rows.shape[1], ROUNDING.panel):
         stop = min(start + ROUNDING.panel, rows.shape[1])
-        errors += _panel(rows, integers, factor.upper, start, stop)
+        errors += _panel(rows, integers, upper, start, stop)
     result = np.empty_like(integers)
-    np.put_along_axis(result, np.broadcast_to(order, integers.shape), integers, axis=1)
+    result[ordered] = integers
     return result.transpose(0, 2, 1), errors * np.square(scales)
 
 
-def _panel(rows: Doubles, integers: Doubles, upper: Doubles, start: int, stop: int) -> Doubles:
+def _panel(rows: Floats, integers: Floats, upper: Floats, start: int, stop: int) -> Floats:
     """Round the inputs [G,K,M] of a panel in sequence, then update all later inputs.
 
     Returns:
         Sums of squared errors that were not compensated, in squared steps [G,M].
     """
-    errors = np.empty((len(rows), stop - start, rows.shape[2]))
+    errors = np.empty((len(rows), stop - start, rows.shape[2]), np.float32)
     for k in range(start, stop):
         weights = rows[:, k]
         steps = np.rint(weights, out=integers[:, k])
@@ -119,7 +120,7 @@ def _panel(rows: Doubles, integers: Doubles, upper: Doubles, start: int, stop: i
 
 def gptq_with_best_steps(
     weight: Doubles, smallest: Doubles, blocks: Sequence[slice], factors: Sequence[Factor]
-) -> tuple[Doubles, Doubles]:
+) -> tuple[Doubles, Floats]:
     """Round weights with the step size, for every row, that gives the least error.
 
     The smallest step that reaches the largest weight is seldom the best for the other weights.
@@ -133,9 +134,9 @@ def gptq_with_best_steps(
         factors: factor of the inputs of each block.
 
     Returns:
-        Scales [G,M], and integers -127..127 [G,M,K].
+        Scales [G,M], and integers -127..127, float32 [G,M,K].
     """
-    scales, integers = smallest, np.zeros_like(weight)
+    scales, integers = smallest, np.zeros(weight.shape, np.float32)
     lowest = np.full(smallest.shape, np.inf)
     sizes = np.asarray(ROUNDING.steps)
     if weight.shape[2] > ROUNDING.few_weights:
@@ -156,7 +157,7 @@ def gptq_with_best_steps(
 
 def _gptq_with(
     weight: Doubles, scales: Doubles, blocks: Sequence[slice], factors: Sequence[Factor]
-) -> tuple[Doubles, Doubles]:
+) -> tuple[Floats, Doubles]:
     """Return integers [F,G,M,K] and errors [F,G,M] for F step sizes [F,G,M]."""
     tries, groups, outputs = scales.shape
     step_sizes = scales.transpose(1, 0, 2).reshape(groups, -1)  # F times M outputs

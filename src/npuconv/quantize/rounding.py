@@ -128,14 +128,15 @@ def solve(
     windows = hessian.held_out
     if windows is None:
         return None, "nearest"
-    exact = problem.weight @ (windows / problem.units[:, :, None])
+    units = problem.units[:, :, None].astype(np.float32)
+    exact = problem.weight.astype(np.float32) @ (windows / units)
     stored = _quantize_windows(windows, source, weight.shape, hessian)
     best, label, lowest = None, "", np.inf
     for name, scales, steps in _candidates(problem, factors, without):
         values = steps * scales[:, :, None]
         lost = np.einsum("gmk,gk->gm", problem.weight - values, problem.means)
-        errors = values @ stored - exact
-        power, count = float(np.einsum("gmp,gmp->", errors, errors)), errors.shape[2]
+        errors = values.astype(np.float32) @ stored - exact
+        power, count = float(np.vdot(errors, errors)), errors.shape[2]
         change = float(np.sum(lost * (2 * errors.sum(axis=2) + count * lost)))
         for corrected in (False,) if "bias-correction" in without else (False, True):
             error = power + change if corrected else power
@@ -194,25 +195,26 @@ def _make_problem(weight: Floats, source: Encoding, hessian: Hessian) -> _Proble
 
 def _quantize_windows(
     windows: Floats, source: Encoding, shape: tuple[int, ...], hessian: Hessian
-) -> Doubles:
+) -> Floats:
     """Return windows as the device stores them, without zero points, in steps."""
 
-    def broadcast(values: NDArray[np.generic]) -> Doubles:
+    def broadcast(values: NDArray[np.generic]) -> Floats:
         full = np.broadcast_to(per_weight(values, shape, hessian.groups), shape)
-        return full.reshape(hessian.groups, -1, hessian.length)[:, 0, :, None]
+        return full.reshape(hessian.groups, -1, hessian.length)[:, 0, :, None].astype(np.float32)
 
     steps = np.rint(windows / broadcast(source.scales))
     zeros = broadcast(source.zeros)
-    return np.asarray(np.clip(steps, -128 - zeros, 127 - zeros), np.float64)
+    return np.clip(steps, -128 - zeros, 127 - zeros)
 
 
 def _candidates(
     problem: _Problem, factors: Sequence[Factor] | None, without: Collection[str]
-) -> Iterator[tuple[str, Doubles, Doubles]]:
-    """Yield names, scales [G,M], steps [G,M,K]."""
+) -> Iterator[tuple[str, Doubles, Floats]]:
+    """Yield names, scales [G,M], steps, float32 [G,M,K]."""
     reach = np.abs(problem.weight).max(axis=2)
     full = np.where(reach > 0, reach / 127, 1.0)
-    yield "nearest", full, np.clip(np.rint(problem.weight / full[:, :, None]), -127, 127)
+    steps = np.clip(np.rint(problem.weight / full[:, :, None]), -127, 127)
+    yield "nearest", full, steps.astype(np.float32)
     if "gptq-rounding" not in without:
         factors = factors or _factorize(problem)
         yield "GPTQ", *gptq_with_best_steps(problem.weight, full, problem.hessian.blocks, factors)

@@ -260,8 +260,8 @@ def _product(tape: Tape, gradient: str | None, tensor: str, error: str) -> str:
         return tape.constant(np.zeros(_channels(shape)))
     axes = [k for k in range(len(shape)) if k != 1 or len(shape) < 2]
     product = tape.add("Mul", gradient, error)
-    summed = tape.reduce("ReduceSum", product, axes, keepdims=False) if axes else product
-    return tape.reshape(summed, [_channels(shape)])
+    summed = tape.reduce("ReduceSum", product, axes, keepdims=False)
+    return summed if len(shape) > 1 else tape.reshape(summed, [1])
 
 
 def _channels(shape: Shape) -> int:

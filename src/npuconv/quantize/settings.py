@@ -87,7 +87,7 @@ class RoundingSettings:
     """GPTQ-style rounding."""
 
     damping: float = 0.01  # least share of the mean square of the inputs, added to each square
-    panel: int = 32  # columns that are rounded before the columns behind them are updated
+    panel: int = 16  # columns that are rounded before the columns behind them are updated
     few_weights: int = 64  # largest number of weights in a row that tries several step sizes
     # Sizes to try, as multiples of the smallest that reaches the largest weight.
     steps: tuple[float, ...] = tuple(1.0 + 0.1 * k / 15 for k in range(16))
@@ -100,7 +100,7 @@ class RoundingSettings:
 class SensitivitySettings:
     """Sensitivity of the outputs by random projections of gradients."""
 
-    probes: int = 4  # random vectors, each with its own sample
+    probes: int = 2  # random vectors, each with its own sample; shares of layers are within 2 dB
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from npuconv.findings import Severity
 from npuconv.report import groups, terminal, words
-from npuconv.report.escape import plain
+from npuconv.report.escape import elide, plain
 from npuconv.report.sections import Note, Section, overview
 from npuconv.report.words import count
 from npuconv.rules.checks.accuracy_too_low import accuracy_too_low
@@ -90,7 +90,7 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
         parts = [f"{number} {label}" for label, number in counts.items() if number]
         line = ", ".join([count(len(reports), "model"), *(parts or ["all OK"])])
         style = "red" if styles["red"] else "yellow" if styles["yellow"] else "green"
-    title = terminal.elide(plain(line), max(width, terminal.NARROWEST))
+    title = elide(plain(line), max(width, terminal.NARROWEST))
     return terminal.render([Section(title, style=style)], color=color, width=width)
 
 
@@ -225,7 +225,7 @@ def _issue_sections(report: Report, most: int, width: int) -> Iterator[Section]:
 def _clip(text: str, width: int, indent: int = 2, lines: int = _MAX_LINES) -> str:
     """Return a text, cut with an ellipsis if it is longer than this number of indented lines."""
     columns = max(width, terminal.NARROWEST) - indent
-    text = " ".join(terminal.elide(word, columns) for word in text.split())  # long names
+    text = " ".join(elide(word, columns) for word in text.split())  # long names
     room = lines * (columns - _RAGGED)
     if len(text) <= room:
         return text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rich.cells import cell_len, set_cell_size
+
 # Commands of CI systems: "::error::" at the beginning of a line, "##[error]", "##vso[...]" and
 # "##teamcity[...]" anywhere.
 _COMMAND = re.compile(r"(?<!\S)::|##(?=\w*\[)")
@@ -35,6 +37,15 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     return f"{text[: length * 2 // 3]} ... {text[-length // 3 :]}"
+
+
+def elide(text: str, width: int) -> str:
+    """Return the text with its middle left out if it is too wide; at least 5 columns."""
+    if cell_len(text) <= width:
+        return text
+    room = max(width - 3, 2)
+    end = set_cell_size(text[::-1], room - room // 3).rstrip()[::-1]
+    return f"{set_cell_size(text, room - cell_len(end)).rstrip()}...{end}"
 
 
 def _code(char: str) -> str:

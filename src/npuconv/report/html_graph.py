@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len, set_cell_size
 
 from npuconv.report import words
-from npuconv.report.escape import visible
+from npuconv.report.escape import elide, visible
 from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, draw
 from npuconv.report.groups import anchor, group_by, kind
-from npuconv.report.terminal import elide
 from npuconv.schemas.quality import LayerQuant, TensorQuant
 from npuconv.schemas.report import FindingInfo, NodeInfo, Report
 

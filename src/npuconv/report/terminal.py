@@ -13,12 +13,12 @@ from itertools import zip_longest
 from typing import Literal
 
 from rich import table as rich_table
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.text import Text
 
-from npuconv.report.escape import plain
+from npuconv.report.escape import elide, plain
 from npuconv.report.sections import Item, Note, Section, Table
 
 NARROWEST = 60  # columns; tables of several models need them
@@ -60,15 +60,6 @@ def render(sections: Iterable[Section], *, color: bool = False, width: int = 80)
         if lines:
             blocks.append("".join(f"{line.rstrip()}\n" for line in lines))
     return "\n".join(blocks)
-
-
-def elide(text: str, width: int) -> str:
-    """Return the text with its middle left out if it does not fit; at least 5 columns."""
-    if cell_len(text) <= width:
-        return text
-    room = max(width - 3, 2)
-    end = set_cell_size(text[::-1], room - room // 3).rstrip()[::-1]
-    return f"{set_cell_size(text, room - cell_len(end)).rstrip()}...{end}"
 
 
 def hang(text: str, width: int, *, first: str = "", indent: str = "") -> list[str]:

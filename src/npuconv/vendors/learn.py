@@ -23,10 +23,10 @@ from npuconv.vendors.probes import BASES, LEARNABLE, OPERATORS, Case, case_of, m
 from npuconv.vendors.tool import Question, Reply, VendorTool, last_line, run_process
 from npuconv.yamlio import KeyPath
 
-Ask = Callable[[Sequence[tuple[bytes, Case]]], list["Verdict"]]
+Ask = Callable[[Sequence[tuple[bytes, Case]]], Iterable["Verdict"]]
 _SMALL, _LARGE = BASES
 _LISTED = 64  # largest value up to which all are asked if acceptance is not monotone
-CHUNK = 24  # models that one process of a tool answers before the answers are stored
+_CHUNK = 24  # models that one process of a tool answers
 _PAIRED = ("kernel", "stride", "dilation")
 _CONVERSION = "exDataConvert"  # layer of RKNN between element types, and no part of an operator
 SECONDS = 60  # limit for one model
@@ -95,11 +95,9 @@ class Level:
             low = first if any(v < first for v in refused) else FACTS[self.fact].least
             return {"range": [low, last]} if any(v > last for v in refused) else {"min": low}
         divisor = math.gcd(*accepted)
-        if divisor > 1 and not any(v % divisor == 0 for v in refused):
+        if divisor > 1 and accepted == [v for v in self.refusals if v % divisor == 0]:
             return {"multiple_of": divisor}
-        if not any(v.bit_count() == 1 for v in refused) and all(
-            v.bit_count() == 1 for v in accepted
-        ):
+        if accepted == [v for v in self.refusals if v.bit_count() == 1]:
             return {"power_of_two": True}
         return {"one_of": accepted}
 
@@ -136,25 +134,26 @@ class Learnable:
         """Name of the fact."""
         return str(self.path[-1])
 
-    @property
-    def name(self) -> str:
-        """``Conv.depthwise.kernel_h``."""
-        return ".".join(filter(None, (self.op, self.mode, self.fact)))
+    def title(self, level: str) -> str:
+        """``Conv.depthwise.kernel_h``, or ``Conv.depthwise.kernel_h native``."""
+        name = ".".join(filter(None, (self.op, self.mode, self.fact)))
+        return name if level == "limit" else f"{name} {level}"
 
     def case(self, base: str, value: int) -> Case | None:
         """Return the operator with this value."""
         return case_of(self.op, self.mode, BASES[base], self.fact, value)
 
     @property
-    def levels(self) -> tuple[Level, Level]:
-        """Values that the compiler takes, and that it does not split, in all base cases."""
+    def levels(self) -> dict[str, Level]:
+        """``limit``: values that the compiler takes; ``native``: those in one layer, if fewer."""
         answered = [{v for b, v in self.answers if b == base} for base in self.bases]
         compiler, hardware = dict[int, str | None](), dict[int, str | None]()
         for value in sorted(set.intersection(*answered)):
             verdicts = [self.answers[base, value] for base in self.bases]
             compiler[value] = next((v.reason for v in verdicts if not v.is_accepted), None)
             hardware[value] = next((v.layers for v in verdicts if v.layers), compiler[value])
-        return Level(self.fact, compiler), Level(self.fact, hardware)
+        levels = {"limit": Level(self.fact, compiler), "native": Level(self.fact, hardware)}
+        return levels if hardware != compiler else {"limit": levels["limit"]}
 
     def pending(self) -> list[tuple[str, int]]:
         """Return base case and value of the next questions; an empty list if all is answered."""
@@ -164,11 +163,11 @@ class Learnable:
             around = {n + step for n in numbers for step in (-1, 0, 1)} | set(powers(self.fact))
             return self._askable(_SMALL, (v for v in around if v >= FACTS[self.fact].least))
         levels = self.levels
-        values = {value for level in levels for value in level.next_values()}
+        values = {value for level in levels.values() for value in level.next_values()}
         questions = [q for base in self.bases for q in self._askable(base, values)]
         if questions or len(self.bases) > 1:
             return questions
-        edges = set[int]().union(*(level.edges() for level in levels))
+        edges = set[int]().union(*(level.edges() for level in levels.values()))
         questions = self._askable(_LARGE, edges)
         pairs = [(self.answers[_SMALL, v], self.answers.get((_LARGE, v))) for v in edges]
         if not questions and any(
@@ -176,7 +175,7 @@ class Learnable:
             for small, large in pairs
         ):
             self.bases = (_SMALL, _LARGE)  # these differ: both have to accept
-            questions = self._askable(_LARGE, levels[0].refusals)
+            questions = self._askable(_LARGE, levels["limit"].refusals)
         return questions
 
     def _askable(self, base: str, values: Iterable[int]) -> list[tuple[str, int]]:
@@ -185,22 +184,20 @@ class Learnable:
 
     def entry(self, source: str) -> dict[str, Any]:
         """Return the limit as a target file has it; empty if no value is accepted."""
-        limit, native = (level.entry(source) for level in self.levels)
-        return {**limit, "native": native} if limit and native and native != limit else limit
+        entries = {name: level.entry(source) for name, level in self.levels.items()}
+        native = {"native": entries["native"]} if entries.get("native") else {}
+        return entries["limit"] | native if entries["limit"] else {}
 
     def contradictions(self) -> Iterator[tuple[str, str, list[int], list[int]]]:
         """Yield a limit, its text, the values that it allows and the tool refuses, and others."""
-        compiler, hardware = self.levels
-        limits = [(self.name, self.limit, compiler)]
-        if self.limit.native and hardware != compiler:
-            limits.append((f"{self.name} native", self.limit.native, hardware))
-        for name, limit, level in limits:
-            is_flag = FACTS[self.fact].kind == "bool"
-            allowed = [v for v in level.refusals if limit.allows(bool(v) if is_flag else v, {})]
-            too_lax = [v for v in level.refused if v in allowed]
-            too_strict = [v for v in level.accepted if v not in allowed]
-            if too_lax or too_strict:
-                yield name, limit.text(), too_lax, too_strict
+        kind = bool if FACTS[self.fact].kind == "bool" else int
+        for name, level in self.levels.items():
+            if limit := self.limit if name == "limit" else self.limit.native:
+                allowed = [v for v in level.refusals if limit.allows(kind(v), {})]
+                too_lax = [v for v in level.refused if v in allowed]
+                too_strict = [v for v in level.accepted if v not in allowed]
+                if too_lax or too_strict:
+                    yield self.title(name), limit.text(), too_lax, too_strict
 
 
 def powers(fact: str) -> list[int]:
@@ -227,30 +224,20 @@ def learnables(target: Target) -> list[Learnable]:
 
 @dataclass
 class Survey:
-    """Questions to one compiler, each asked once.
-
-    Attributes:
-        ask: asks the compiler about models.
-        is_quantized: whether the models have conversions to int8.
-        stored: answers by digest of the model.
-        store: called after each chunk of new answers.
-        chunk: number of models of one call of ``ask``.
-        progress: called with the number of models, and with ``counts``.
-        counts: number of limits that are known, and of all.
-    """
+    """Questions to one compiler, each asked once."""
 
     ask: Ask
-    is_quantized: bool
-    stored: dict[str, Verdict]
-    store: Callable[[], None] = lambda: None
-    chunk: int = CHUNK
+    is_quantized: bool  # whether the models have conversions to int8
+    stored: dict[str, Verdict]  # answers by digest of the model
+    store: Callable[[], None] = lambda: None  # called after each new answer
     progress: Progress = silent
-    counts: tuple[int, int] = (0, 0)
+    counts: tuple[int, int] = (0, 0)  # number of limits that are known, and of all
 
     def find_limits(self, limits: Sequence[Learnable]) -> None:
         """Ask until every limit is known; fills their answers."""
         while pending := [(item, question) for item in limits for question in item.pending()]:
             self.counts = len(limits) - len({id(item) for item, _ in pending}), len(limits)
+            self.progress("asking", *self.counts)
             cases = [(item.op, item.case(*question)) for item, question in pending]
             for (item, question), verdict in zip(pending, self.verdicts(cases), strict=True):
                 item.answers[question] = verdict
@@ -260,7 +247,7 @@ class Survey:
         largest = {
             item.path: accepted[-1]
             for item in limits
-            if not item.limit.is_documented and (accepted := item.levels[0].accepted)
+            if not item.limit.is_documented and (accepted := item.levels["limit"].accepted)
         }
         pairs = []
         for item in limits:
@@ -284,26 +271,25 @@ class Survey:
             digests.append(hashlib.sha256(data).hexdigest()[:24])
             if digests[-1] not in self.stored:
                 models[digests[-1]] = data, case
-        names = list(models)
-        for start in range(0, len(names), self.chunk):
-            self.progress(f"{len(self.stored)} models asked", *self.counts)
-            chunk = names[start : start + self.chunk]
-            self.stored.update(zip(chunk, self.ask([models[n] for n in chunk]), strict=True))
+        for digest, verdict in zip(models, self.ask(list(models.values())), strict=True):
+            self.stored[digest] = verdict
             self.store()
+            self.progress(f"{len(self.stored)} models asked", *self.counts)
         return [self.stored[digest] for digest in digests]
 
 
 def ask_tool(
     tool: VendorTool, models: Sequence[tuple[bytes, Case]], *, is_quantized: bool
-) -> list[Verdict]:
+) -> Iterator[Verdict]:
     """Ask a vendor's tool, which quantizes float models with one sample."""
-    questions = []
-    for data, case in models:
-        shape = [case[f"in_{axis}"] for axis in "nchw"]
-        sample = {"x": np.random.default_rng(1).normal(size=shape).astype(np.float32)}
-        feeds = [] if is_quantized else [sample]
-        questions.append(Question(data, ["x"], feeds, calibrates=not is_quantized))
-    return [verdict_of(reply) for reply in tool.ask(questions)[1]]
+    for start in range(0, len(models), _CHUNK):
+        questions = []
+        for data, case in models[start : start + _CHUNK]:
+            shape = [case[f"in_{axis}"] for axis in "nchw"]
+            sample = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+            feeds = [] if is_quantized else [{"x": sample}]
+            questions.append(Question(data, ["x"], feeds, calibrates=not is_quantized))
+        yield from map(verdict_of, tool.ask(questions)[1])
 
 
 def verdict_of(reply: Reply) -> Verdict:
@@ -318,7 +304,7 @@ def verdict_of(reply: Reply) -> Verdict:
     return Verdict(False, answer.message or next(iter(on_host), ""))
 
 
-def ask_command(command: str, models: Sequence[tuple[bytes, Case]]) -> list[Verdict]:
+def ask_command(command: str, models: Sequence[tuple[bytes, Case]]) -> Iterator[Verdict]:
     """Run a command for each model; exit code 0: the compiler takes it.
 
     Raises:
@@ -330,7 +316,6 @@ def ask_command(command: str, models: Sequence[tuple[bytes, Case]]) -> list[Verd
         raise UsageError(f"--command {command}: {error}") from None
     if not any("{model}" in word for word in words):
         raise UsageError("--command has no {model}", hint="as in --command 'my_compiler {model}'")
-    verdicts = []
     for data, _ in models:
         with tempfile.TemporaryDirectory(prefix="npuconv-", ignore_cleanup_errors=True) as name:
             file, log = Path(name) / "model.onnx", Path(name) / "log"
@@ -343,5 +328,4 @@ def ask_command(command: str, models: Sequence[tuple[bytes, Case]]) -> list[Verd
             reason = last_line(log).replace(name, "")
             if status is None or status < 0:
                 reason = f"took over {SECONDS} s" if status is None else f"signal {-status}"
-            verdicts.append(Verdict(status == 0, "" if status == 0 else reason))
-    return verdicts
+        yield Verdict(status == 0, "" if status == 0 else reason)

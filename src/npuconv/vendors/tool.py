@@ -81,10 +81,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """A verdict on one model.
-
-    ``failed``: the tool crashed, took too long, or gave an answer that cannot be read.
-    """
+    """Verdict on a model; failed: the tool crashed, took too long, or its answer is unreadable."""
 
     verdict: Literal["accepted", "refused", "failed"]
     answer: Answer
@@ -116,14 +113,13 @@ class VendorTool:
             raise UsageError(f"--vendor {text}: unknown tool {name!r}", hint=hint)
         vendor = VENDORS[name]
         home = Path(os.environ.get(HOME) or _DEFAULT_HOME).expanduser()
-        python = Path(path) if path else home / name / "bin" / "python"
-        if path is None and not python.exists():
+        places = [Path(path) if path else home / name / "bin" / "python"]
+        if path is None:
+            is_own = importlib.util.find_spec(vendor.module) is not None
             executable = shutil.which(name)
-            sibling = Path(os.path.realpath(executable or "")).with_name("python")
-            if importlib.util.find_spec(vendor.module) is not None:
-                python = Path(sys.executable)
-            elif executable and sibling.is_file():
-                python = sibling
+            places += [Path(sys.executable)] * is_own
+            places += [Path(os.path.realpath(executable)).with_name("python")] if executable else []
+        python = next((place for place in places if place.is_file()), places[0])
         if not python.is_file():
             raise UsageError(
                 f"--vendor {name}: {vendor.title} is not installed: there is no file {python}",
@@ -145,9 +141,8 @@ class VendorTool:
             fault = self._run(home, len(questions))
             version = home / "version"
             if not version.is_file():
-                message = ": ".join(
-                    filter(None, (f"{self.python}: {fault}", last_line(home / "log")))
-                )
+                parts = (str(self.python), fault, last_line(home / "log"))
+                message = ": ".join(filter(None, parts))
                 raise UsageError(f"--vendor {self.vendor.name}: {message}", hint=_HELP)
             replies = map(self._reply, folders, questions)
             return version.read_text("utf-8", "replace")[:40], list(replies)
@@ -183,17 +178,12 @@ class VendorTool:
             if status == -signal.SIGALRM:
                 fault = f"took more than {self.seconds} s and was ended"
             elif status:
-                end = (
-                    f"signal {signal.Signals(-status).name}"
-                    if status < 0
-                    else f"exit code {status}"
-                )
+                name = signal.Signals(-status).name if status < 0 else ""
+                end = f"signal {name}" if name else f"exit code {status}"
                 fault = ": ".join(filter(None, ("crashed", end, last_line(folder / "log"))))
             else:
                 answer, outputs = _read(folder, question)
-                verdict: Literal["accepted", "refused"]
-                verdict = "accepted" if answer.accepted else "refused"
-                return Reply(verdict, answer, outputs)
+                return Reply("accepted" if answer.accepted else "refused", answer, outputs)
         except FileNotFoundError as error:
             name = Path(error.filename).name
             fault = "its process ended" if name == "status" else f"there is no {name}"

@@ -60,15 +60,10 @@ def answer(tool: dict[str, Any], folder: str, question: dict[str, Any]) -> NoRet
     except BaseException:
         traceback.print_exc()
         status = 3
-    flush()
-    os._exit(status)
-
-
-def flush() -> None:
-    """Write all that was printed, also by libraries in C, so that a tool can read the log."""
     sys.stdout.flush()
     sys.stderr.flush()
-    ctypes.CDLL(None).fflush(None)
+    ctypes.CDLL(None).fflush(None)  # of libraries in C
+    os._exit(status)
 
 
 if __name__ == "__main__":
