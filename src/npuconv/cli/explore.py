@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -20,7 +20,6 @@ from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import is_blocking
 from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.planner import Planner, SplitPlan
-from npuconv.legalize.split.proposal import DEFAULT
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost
 from npuconv.report.sections import Section, Table
@@ -154,7 +153,7 @@ def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -
     plain = Planner(device)
     planner = Planner(
         device.assuming([f"{fact}={value_text(value)}"]),
-        settings=replace(DEFAULT, most_layers=MAX_FORMS),
+        most_layers=MAX_FORMS,
         exact_sums=device.activations.accumulate == "int32",
     )
     all_layers = sum(models, Counter[Layer]())
