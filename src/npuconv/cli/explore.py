@@ -30,6 +30,7 @@ from npuconv.timings import Progress, silent
 
 SCHEMA_VERSION = 1
 MAX_POINTS = 7  # values of one limit
+_LARGEST_SHARE = 10.0  # share of the cost beyond which a factor is shown
 KNEE = 0.1  # growth of the cost up to which a tighter value is still cheap
 # Number of forms to compare for one convolution: fewer than in a conversion, because an
 # exploration makes thousands of plans.
@@ -265,4 +266,7 @@ def _sections(result: Exploration, *, verbose: bool) -> list[Section]:
 
 
 def _percent(share: float) -> str:
+    """Return what a limit adds, in per cent; beyond 1000 %, the factor."""
+    if share >= _LARGEST_SHARE:
+        return f"x {1 + share:.0f}"
     return f"{100 * share:+.{0 if abs(share) > 1 else 1}f} %"
