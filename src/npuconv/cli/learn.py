@@ -84,8 +84,7 @@ def learn(
     target = Target.load(name)
     if output is not None:
         files.check_writable(output)
-    is_rknn = vendor is not None and vendor.startswith("rknn")
-    form = form or ("float" if is_rknn else "qdq")
+    form = form or ("float" if (vendor or "").startswith("rknn") else "qdq")
     ask, tool = _compiler(vendor, vendor_python, command, is_quantized=form == "qdq")
     title = f"{tool}, models of one operator in {form} ({' and '.join(BASES)})"
     path = Path(f"{output}.answers") if output is not None else None
@@ -134,8 +133,7 @@ def _compiler(
         raise UsageError(
             f"--vendor {vendor}: cannot be asked", hint="give qnn or rknn, or --command"
         )
-    limited = replace(tool, seconds=SECONDS)
-    ask = partial(ask_tool, limited, is_quantized=is_quantized)
+    ask = partial(ask_tool, replace(tool, seconds=SECONDS), is_quantized=is_quantized)
     return ask, f"{vendor} {tool.ask([])[0]}"
 
 

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,7 @@ _SCRIPTS = Path(__file__).parent / "scripts"
 _START_SECONDS = 180  # longest import of a tool; torch on a busy machine takes 30
 _GRACE_SECONDS = 10  # time in which a fork that is past its limit has to end
 _MAX_ANSWER_BYTES, _MAX_LOG_BYTES = 2**24, 2**16
+_CLOCK = re.compile(r"\[\d\d:\d\d:\d\d[.\d]*\] ")
 _HELP = "docs/verify.md says how to make its environment"
 
 
@@ -217,9 +219,10 @@ def run_process(words: Sequence[str | Path], folder: Path, log: Path, seconds: f
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a log; empty if there is none."""
+    """Return the last line of a log without the time of day; empty if there is none."""
     text = log.read_bytes()[-_MAX_LOG_BYTES:].decode("utf-8", "replace") if log.is_file() else ""
-    return next((line.strip()[:300] for line in reversed(text.splitlines()) if line.strip()), "")
+    lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
+    return _CLOCK.sub("", lines[-1]) if lines else ""
 
 
 def _read(folder: Path, question: Question) -> tuple[Answer, list[list[np.ndarray]]]:
