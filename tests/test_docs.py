@@ -104,7 +104,7 @@ def parse(words: list[str]) -> click.Command:
 def described(text: str) -> set[str]:
     """Codes and names that a page makes itself, as the worked examples do."""
     codes = re.findall(r'@rule\(\s*"(\w+)"', text)
-    names = re.findall(r"@(?:rule|model_pass|node_pass)\(.*?\ndef (\w+)", text, re.DOTALL)
+    names = re.findall(r"@(?:rule|register_pass)\(.*?\ndef (\w+)", text, re.DOTALL)
     return {*codes, *(name.replace("_", "-") for name in names)}
 
 

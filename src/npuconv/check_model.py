@@ -15,7 +15,7 @@ from npuconv import limits
 from npuconv.config import Options, make_options
 from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
-from npuconv.emit.formats import format_named, with_target_defaults
+from npuconv.emit.formats import with_target_defaults
 from npuconv.emit.write_model import form_findings
 from npuconv.errors import NpuconvError, naming_model
 from npuconv.keywords import OptionKeywords
@@ -69,13 +69,13 @@ def check_with(
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
-        output_format, results = format_named(legal.options.format), NO_RESULTS
+        results = NO_RESULTS
         if not legal.findings.refuse:
             with naming_model(legal.model.name):
                 results = _run_first_sample(legal, calibration, clock)
-        if not legal.findings.refuse and not output_format.calibrates:
+        if not legal.findings.refuse and not legal.options.calibrates:
             has_samples = calibration is not None
-            warnings = notices.unused(output_format.name, legal.options, samples=has_samples)
+            warnings = notices.unused(legal.options.format, legal.options, samples=has_samples)
             results = replace(results, warnings=warnings)
     shown_clock = clock if timings else None
     return build_report(legal, rewritten_rows(legal), results, is_check=True, timings=shown_clock)
@@ -88,7 +88,7 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
         The assumed inputs, and the options that only a conversion can judge.
     """
     proto = save.to_proto(legal.model)
-    if not format_named(legal.options.format).calibrates:
+    if not legal.options.calibrates:
         with clock.measured("load in onnxruntime"):
             load_float(legal.model, proto)
         return NO_RESULTS

@@ -317,6 +317,16 @@ class Options(Strict):
         return self.model_copy(update=update) if update else self
 
     @property
+    def calibrates(self) -> bool:
+        """Whether activations become int8, which needs samples."""
+        return self.format not in ("weights", "float")
+
+    @property
+    def lowers(self) -> bool:
+        """Whether integer operators take the place of float operators between conversions."""
+        return self.format in ("qoperator", "tflite")
+
+    @property
     def has_budget(self) -> bool:
         """Whether layers and channels may run several times for accuracy."""
         return self.min_sqnr is not None or bool(self.max_extra_macs)

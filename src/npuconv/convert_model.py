@@ -16,7 +16,7 @@ from npuconv.conversion import Conversion, refusal
 from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.data.workers import one_thread_each
-from npuconv.emit.formats import format_named, with_target_defaults
+from npuconv.emit.formats import with_target_defaults
 from npuconv.emit.write_model import emit_model, form_findings
 from npuconv.evaluate.comparison import check_loads, compare_conversion
 from npuconv.executor import run_errors
@@ -71,16 +71,15 @@ def convert_with(
 ) -> Conversion:
     """``convert`` with options that have been validated."""
     options, clock = with_target_defaults(options), Timings(progress)
-    output_format = format_named(options.format)
     with limits.applied(options.limits):  # limits on untrusted files, for all code below
         legal = legalize(model, options, clock)  # rewritten, with the place of each node
         legal = legal.with_findings(form_findings(legal))
         node_rows, shown_clock = rewritten_rows(legal), clock if timings else None
         if legal.findings.refuse:
             raise refusal(build_report(legal, node_rows, timings=shown_clock))
-        command = legal.target.command_for(output_format.name)
+        command = legal.target.command_for(options.format)
         with run_errors(legal.model.name):
-            write = _write_integers if output_format.calibrates else _write_floats
+            write = _write_integers if options.calibrates else _write_floats
             written = write(legal, calibration, clock)
         legal, tflite = written.legal, written.tflite  # calibration and errors add findings
         report = build_report(legal, node_rows, written.results, timings=shown_clock)

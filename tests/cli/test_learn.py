@@ -10,6 +10,8 @@ from npuconv.cli import learn as learn_module
 from npuconv.target import Target
 from npuconv.vendors import tool
 from npuconv.vendors.learn import Verdict
+from npuconv.yamlio import dotted
+from support.target_files import HEAD
 from support.vendor_tools import environment
 
 FILE = """# an invented chip
@@ -77,7 +79,7 @@ def test_a_file_keeps_everything_else(cli, folder, chip):
     assert (folder / "new.yaml").read_text().startswith(WRITTEN[: WRITTEN.index("sources")])
     target = Target.load("new.yaml")
     assert target.sources["probed"].startswith("compile {model}, models of one operator in qdq (16")
-    assert [path for path, _ in target.unknown_limits()] == [
+    assert [dotted(path) for path, _ in target.unknown_limits()] == [
         "operators.Conv.limits.bias_dtype",
         "fused_activations",
     ]
@@ -144,6 +146,15 @@ def test_answers_that_are_none(cli, folder, chip, junk):
     assert "new.yaml.answers: is no file of answers (delete it)" in done.error
     assert not (folder / "new.yaml").exists()
     assert chip == []
+
+
+def test_nothing_to_learn(cli, folder, chip):
+    """Documented limits alone: contradictions, and no empty table."""
+    (folder / "chip.yaml").write_text(f"{HEAD}  Conv: {{limits: {{stride_w: [1, 2]}}}}\n")
+    done = learn(cli)
+    assert "no undocumented limit can be asked for" in done.out
+    assert "answer" not in done.out
+    assert chip
 
 
 def test_without_an_output(cli, folder, chip):

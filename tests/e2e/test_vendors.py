@@ -8,10 +8,13 @@ import pytest
 
 from npuconv.errors import UsageError
 from npuconv.evaluate.verify import verify
+from npuconv.vendors.learn import Verdict, ask_tool
+from npuconv.vendors.probes import BASES, case_of, model_of
 from npuconv.vendors.tool import Question, VendorTool
 from support.builders import Net, images
 
 pytestmark = pytest.mark.e2e
+SMALL = next(iter(BASES.values()))
 
 
 def is_missing(name: str) -> bool:
@@ -97,6 +100,17 @@ def test_integers_of_qnn():
     exact = np.rint(sums * factors).clip(-128, 127)
     assert 0.01 < np.mean(result[0] != exact) < 0.04
     assert np.abs(result[0] - exact).max() == 1
+
+
+@installed("rknn")
+@pytest.mark.parametrize("is_quantized", [True, False])
+def test_rknn_names_the_layers_of_a_split(is_quantized):
+    """One layer up to a height of 16, then more, of models in float and in qdq."""
+    cases = [case_of("Conv", "", SMALL, "kernel_h", value) for value in (16, 17)]
+    models = [(model_of("Conv", case, is_quantized=is_quantized), case) for case in cases]
+    whole, split = ask_tool(VendorTool.find("rknn"), models, is_quantized=is_quantized)
+    assert whole == Verdict(True)
+    assert (split.is_accepted, "Slice" in split.layers) == (True, True)
 
 
 @installed("rknn")

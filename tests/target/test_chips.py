@@ -14,6 +14,7 @@ from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.target import builtin_names
 from npuconv.target.lint import lint
+from npuconv.yamlio import dotted
 from support.asserts import builtin, findings, read
 from support.builders import Net, integer_conv
 
@@ -388,5 +389,5 @@ def test_ethos_takes_8_bit_types(kind):
 
 def test_what_mdla_does_not_say_is_asked():
     """The limits of TransposeConv2D exist and have not been read."""
-    unknown = {path for path, _ in builtin("mediatek-mdla2").unknown_limits()}
+    unknown = {dotted(path) for path, _ in builtin("mediatek-mdla2").unknown_limits()}
     assert {f"operators.ConvTranspose.limits.{k}" for k in ("kernel_h", "stride_w")} <= unknown

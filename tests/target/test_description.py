@@ -16,6 +16,7 @@ from npuconv.errors import TargetError
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import PREDICATES
 from npuconv.target.lint import lint
+from npuconv.yamlio import dotted
 from support.target_files import HEAD, chip, described, document
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ def test_builtin_unknowns():
     expected |= {f"pad_{side}" for side in ("top", "left", "bottom", "right")}
     expected |= {f"{tensor}_{axis}" for tensor in ("in", "weight") for axis in "nchw"}
     expected |= {"bias", "bias_dtype"}
-    unknown = [path for path, _ in target.unknown_limits()]
+    unknown = [dotted(path) for path, _ in target.unknown_limits()]
     assert unknown[-1] == "fused_activations"
     assert {path.removeprefix("operators.Conv.limits.") for path in unknown[:-1]} == expected
     assumptions = dict(target.assumptions())

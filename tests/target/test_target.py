@@ -62,7 +62,7 @@ def test_the_target_itself_stays_as_it_is():
     target = Target.load("npu-int8")
     assert target.assuming(()) is target
     target.assuming(["kernel_h=1"])
-    assert dict(target.unknown_limits())["operators.Conv.limits.kernel_h"].limit == "?"
+    assert dict(target.unknown_limits())["operators", "Conv", "limits", "kernel_h"].limit == "?"
     assert target.assumptions() == Target.load("npu-int8").assumptions()
 
 

@@ -55,6 +55,7 @@ def test_a_refusal_has_its_nodes(tmp_path):
     [
         ("    os.kill(os.getpid(), signal.SIGSEGV)\n", "crashed: signal SIGSEGV"),
         ("    print('last words')\n    os._exit(7)\n", "exit code 7"),
+        ("    raise RuntimeError('[12:34:56.789] bug')\n", "exit code 3: RuntimeError: bug"),
         ("    raise RuntimeError('no licence')\n", "exit code 3: RuntimeError: no licence"),
         ("    time.sleep(60)\n", "took more than 1 s and was ended"),
         ("    os.kill(os.getppid(), signal.SIGKILL)\n    time.sleep(60)\n", "its process ended"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,50 @@ def run(
         UsageError: Dask is not installed, or the scheduler cannot be reached.
     """
     require_dask()
+    from distributed import KilledWorker
+
+    # Pairs of a job and its completed future, and messages of workers.
+    received: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    running: dict[str, tuple[Job, Any]] = {}  # job and its future, by job name
+    submissions: Counter[str] = Counter()  # number of submissions, by job name
     with _connect(scheduler) as client:
-        yield from _ClusterRun(client, root, threads).events(jobs)
+        batch = f"npuconv-{client.id}"  # metadata key of the run counts; topic of messages
+
+        def submit(job: Job) -> None:
+            submissions[job.name] += 1
+            plain = {"root": str(root), "threads": threads, "job": to_json(job)}
+            request = {**plain, "tools": tools(), "batch": batch}
+            future = client.submit(run_on_worker, request, pure=False)
+            running[job.name] = job, future
+            future.add_done_callback(lambda future: received.put((job, future)))
+
+        client.subscribe_topic(batch, lambda event: received.put(event[1]))
+        for job in jobs:
+            submit(job)
+        while running:
+            item = received.get()
+            if isinstance(item, dict):
+                if item["job"] in running:
+                    yield Event(running[item["job"]][0])
+                continue
+            job, future = item
+            error = future.exception() if future.status == "error" else None
+            if future.status == "finished":
+                outcome = Outcome(**future.result())
+            elif error and not isinstance(error, KilledWorker):  # no npuconv there, or a full disk
+                text = " ".join(f"{type(error).__name__}: {error}".split())
+                outcome = Outcome("failed", f"its worker could not run it: {text}")
+            elif client.status not in ("running", "connecting"):
+                outcome = Outcome("lost", "the connection to the scheduler was lost")
+            elif submissions[job.name] < _MAX_SUBMISSIONS:
+                submit(job)
+                continue
+            else:
+                outcome = Outcome("lost", "its workers died again and again; given up")
+            del running[job.name]
+            yield Event(job, outcome=outcome)
+        if client.status == "running":
+            client.set_metadata(batch, {})
 
 
 def require_dask() -> None:
@@ -62,65 +104,6 @@ def _connect(address: str) -> Any:
     except (OSError, ValueError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(f"scheduler {address}: {text}") from None
-
-
-class _ClusterRun:
-    """Jobs submitted to a cluster."""
-
-    def __init__(self, client: Any, root: Path, threads: int) -> None:
-        self._client, self._root, self._threads = client, root, threads
-        self._batch = f"npuconv-{client.id}"  # metadata key of the run counts; topic of messages
-        # Pairs of a job and its completed future, and messages of workers.
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._running: dict[str, tuple[Job, Any]] = {}  # job and its future, by job name
-        self._submissions: Counter[str] = Counter()  # number of submissions, by job name
-
-    def events(self, jobs: Sequence[Job]) -> Iterator[Event]:
-        """Submit the jobs and yield their events until all have ended."""
-        self._client.subscribe_topic(self._batch, lambda event: self._queue.put(event[1]))
-        for job in jobs:
-            self._submit(job)
-        while self._running:
-            item = self._queue.get()
-            if isinstance(item, tuple):
-                yield from self._complete(*item)
-            elif item["job"] in self._running:
-                yield Event(self._running[item["job"]][0])
-        if self._client.status == "running":
-            self._client.set_metadata(self._batch, {})
-
-    def _submit(self, job: Job) -> None:
-        self._submissions[job.name] += 1
-        request = {
-            "root": str(self._root),
-            "threads": self._threads,
-            "tools": tools(),
-            "batch": self._batch,
-            "job": to_json(job),
-        }
-        future = self._client.submit(run_on_worker, request, pure=False)
-        self._running[job.name] = job, future
-        future.add_done_callback(lambda future: self._queue.put((job, future)))
-
-    def _complete(self, job: Job, future: Any) -> Iterator[Event]:
-        """Yield the end of a job, or submit it again if its workers died."""
-        from distributed import KilledWorker
-
-        error = future.exception() if future.status == "error" else None
-        if future.status == "finished":
-            outcome = Outcome(**future.result())
-        elif error and not isinstance(error, KilledWorker):  # no npuconv there, or a full disk
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            outcome = Outcome("failed", f"its worker could not run it: {text}")
-        elif self._client.status not in ("running", "connecting"):
-            outcome = Outcome("lost", "the connection to the scheduler was lost")
-        elif self._submissions[job.name] < _MAX_SUBMISSIONS:
-            self._submit(job)
-            return
-        else:
-            outcome = Outcome("lost", "its workers died again and again; given up")
-        del self._running[job.name]
-        yield Event(job, outcome=outcome)
 
 
 def run_on_worker(request: dict[str, Any]) -> dict[str, Any]:

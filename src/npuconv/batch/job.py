@@ -146,9 +146,7 @@ class Job:
     @property
     def calibrates(self) -> bool:
         """True if it has calibration data and a format that calibrates."""
-        from npuconv.emit.formats import format_named
-
-        return self.options.calibration is not None and format_named(self.options.format).calibrates
+        return self.options.calibration is not None and self.options.calibrates
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from npuconv import files
 from npuconv.batch.job import Job, Outcome, make_settings
 from npuconv.batch.run_jobs import Batch, Watcher
 from npuconv.cli import screen
-from npuconv.cli.guard import Input, check_destinations, signal_exit_code
+from npuconv.cli.guard import check_destinations, signal_exit_code
 from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import chosen_config, parse_flags, refuse_empty, shared_options
 from npuconv.errors import UsageError
@@ -119,25 +120,19 @@ def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) 
     """Refuse a summary that cannot be written, before jobs that may take hours."""
     results = {(work.root / file).resolve() for job in work.jobs for file in job.files}
     folders = {parent for folder in work.folders for parent in (folder, *folder.parents)}
+    inputs = [(work.expanded.file, "the jobs file")]
+    inputs += [(Path(config), "the configuration")] if config is not None else []
+    roles = {"calibration": "the calibration samples", "baseline": "the baseline"}
+    for job, (key, role) in product(work.jobs, roles.items()):
+        if name := getattr(job.options, key):
+            inputs.append((work.root / name, role))
     for path in written:
         place = Path(path).resolve()
         if place in results:
             hint = "give another --report"
             raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
         if place.parent not in folders or place.parent.is_dir():  # the batch makes other folders
-            check_destinations([path], _input_files(work, config))
-
-
-def _input_files(work: Batch, config: str | None) -> Iterator[Input]:
-    """Yield the files a batch reads that a summary could overwrite."""
-    yield work.expanded.file, "the jobs file"
-    if config is not None:
-        yield Path(config), "the configuration"
-    for options in (job.options for job in work.jobs):
-        if options.calibration:
-            yield work.root / options.calibration, "the calibration samples"
-        if options.baseline:
-            yield work.root / options.baseline, "the baseline"
+            check_destinations([path], inputs)
 
 
 def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:

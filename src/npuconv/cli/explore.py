@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -20,7 +20,6 @@ from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import is_blocking
 from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.planner import Planner, SplitPlan
-from npuconv.legalize.split.proposal import DEFAULT
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost
 from npuconv.report.sections import Section, Table
@@ -31,6 +30,7 @@ from npuconv.timings import Progress, silent
 
 SCHEMA_VERSION = 1
 MAX_POINTS = 7  # values of one limit
+_LARGEST_SHARE = 10.0  # share of the cost beyond which a factor is shown
 KNEE = 0.1  # growth of the cost up to which a tighter value is still cheap
 # Number of forms to compare for one convolution: fewer than in a conversion, because an
 # exploration makes thousands of plans.
@@ -154,7 +154,7 @@ def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -
     plain = Planner(device)
     planner = Planner(
         device.assuming([f"{fact}={value_text(value)}"]),
-        settings=replace(DEFAULT, most_layers=MAX_FORMS),
+        most_layers=MAX_FORMS,
         exact_sums=device.activations.accumulate == "int32",
     )
     all_layers = sum(models, Counter[Layer]())
@@ -266,4 +266,7 @@ def _sections(result: Exploration, *, verbose: bool) -> list[Section]:
 
 
 def _percent(share: float) -> str:
+    """Return what a limit adds, in per cent; beyond 1000 %, the factor."""
+    if share >= _LARGEST_SHARE:
+        return f"x {1 + share:.0f}"
     return f"{100 * share:+.{0 if abs(share) > 1 else 1}f} %"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from npuconv import files
 from npuconv.cli import screen
@@ -37,14 +37,11 @@ from npuconv.vendors.tool import VendorTool
 from npuconv.yamlio import KeyPath, dotted, loads
 
 SOURCE = "probed"  # name of the source of limits that a compiler has answered
-_MAX_SHOWN = 6  # values of one contradiction
-_MAX_ANSWER = 48  # characters of one limit in the table
+_MAX_ANSWER = 48  # characters of a cell
 
 
 class _Answers(BaseModel):
     """Contents of the file of answers, by which a run goes on where it was ended."""
-
-    model_config = ConfigDict(extra="forbid")
 
     tool: str
     date: str
@@ -82,13 +79,12 @@ def learn(
     models of one operator, in two base cases. -o writes the file with these limits filled
     in, its comments kept; beside it, FILE.yaml.answers keeps the answers, so that a run
     that was ended goes on. Documented limits stay; the table shows where the compiler
-    contradicts them.
+    contradicts them. RKNN's table of layers fills in `native`, too.
     """
     target = Target.load(name)
     if output is not None:
         files.check_writable(output)
-    is_rknn = vendor is not None and vendor.startswith("rknn")
-    form = form or ("float" if is_rknn else "qdq")
+    form = form or ("float" if (vendor or "").startswith("rknn") else "qdq")
     ask, tool = _compiler(vendor, vendor_python, command, is_quantized=form == "qdq")
     title = f"{tool}, models of one operator in {form} ({' and '.join(BASES)})"
     path = Path(f"{output}.answers") if output is not None else None
@@ -115,10 +111,8 @@ def learn(
         sections.append(Section("refused together, which `require` can say", [table]))
     screen.show(sections, no_color=no_color)
     if output is not None:
-        answers = {item.path: item for item in limits if not item.limit.is_documented}
-        text = fill(target.yaml, answers, f"{title}, {memory.date}")
-        problems = lint(loads(text, name=output, error=TargetError))
-        if problems:
+        text = fill(target.yaml, limits, f"{title}, {memory.date}")
+        if problems := lint(loads(text, name=output, error=TargetError)):
             raise TargetError(f"{output}: the file that was made is wrong: {problems[0]}")
         files.write(output, text)
         screen.say(f"wrote {output}", quiet=quiet)
@@ -139,21 +133,20 @@ def _compiler(
         raise UsageError(
             f"--vendor {vendor}: cannot be asked", hint="give qnn or rknn, or --command"
         )
-    limited = replace(tool, seconds=SECONDS)
-    ask = partial(ask_tool, limited, is_quantized=is_quantized)
+    ask = partial(ask_tool, replace(tool, seconds=SECONDS), is_quantized=is_quantized)
     return ask, f"{vendor} {tool.ask([])[0]}"
 
 
-def fill(text: str, answers: Mapping[KeyPath, Learnable], source: str) -> str:
+def fill(text: str, limits: Sequence[Learnable], source: str) -> str:
     """Return a target file with limits filled in; everything else stays as it was written."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     sources = _node(root, ("sources",))
     names = [key.value for key, _ in sources.value] if sources is not None else []
     name = f"{SOURCE}-{len(names)}" if SOURCE in names else SOURCE
     edits: list[tuple[int, int, str]] = []  # begin and end of a text, and the text in its place
-    for path, item in answers.items():
-        if entry := item.entry(name):
-            node = _node(root, path)
+    for item in limits:
+        if not item.limit.is_documented and (entry := item.entry(name)):
+            node = _node(root, item.path)
             start, end = node.start_mark.index, node.end_mark.index
             end = start + len(text[start:end].rstrip())  # a block ends where the next key begins
             edits.append((start, end, _flow(entry)))
@@ -180,9 +173,7 @@ def _flow(value: Any) -> str:
 def _node(root: Any, path: KeyPath) -> Any:
     """Return the node of a path of keys; None if there is none."""
     for key in path:
-        root = next((value for name, value in root.value if name.value == str(key)), None)
-        if root is None:
-            return None
+        root = next((v for name, v in (root.value if root else ()) if name.value == str(key)), None)
     return root
 
 
@@ -192,19 +183,20 @@ def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[S
     for item in limits:
         if item.limit.is_documented:
             for name, text, *values in item.contradictions():
-                texts = (", ".join(map(str, numbers[:_MAX_SHOWN])) for numbers in values)
-                contradictions.append((name, text, *texts))
+                lists = (shortened(", ".join(map(str, v)), _MAX_ANSWER) for v in values)
+                contradictions.append((name, text, *lists))
             continue
         for name, level in item.levels.items():
             answer = _flow(level.predicate()) if level.accepted else "?"
             rows.append((item.title(name), shortened(answer, _MAX_ANSWER), level.why()))
-    sections = [Section(f"asked {title}", [Table(("limit", "answer", ""), rows)])]
+    answers = Table(("limit", "answer", ""), rows)
+    parts = [answers if rows else "no undocumented limit can be asked for"]
+    sections = [Section(f"asked {title}", parts)]
     if contradictions:
         head = ("limit", "document", "refused all the same", "taken beyond")
         table = Table(head, contradictions)
         sections.append(Section("contradictions to documented limits", [table]))
     asked = {item.path for item in limits}
-    unknown = [path for path, limit in target.limits() if not limit.is_documented]
-    if still := [dotted(path) for path in unknown if path not in asked]:
+    if still := [dotted(path) for path, _ in target.unknown_limits() if path not in asked]:
         sections.append(Section("", [f"not asked for: {', '.join(still)}"]))
     return sections

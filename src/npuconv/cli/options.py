@@ -19,6 +19,8 @@ from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
+_DEVICE = "the device; by default the one that the model was converted for"
+device_option = click.option("--target", metavar="NAME|FILE.yaml", help=_DEVICE)
 
 NO_CONFIG = "none"  # value of --config: read no file
 SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # options of samples but preprocess

@@ -9,6 +9,7 @@ import click
 from npuconv.cli import screen
 from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand
+from npuconv.cli.options import device_option
 from npuconv.report.escape import elide, visible
 from npuconv.report.words import count
 
@@ -18,11 +19,7 @@ _LONGEST = 24  # characters of the name of a tensor on a terminal: two of them f
 @click.command(cls=GroupedCommand)
 @click.argument("model", metavar="INT8.onnx")
 @click.option("-o", "--output", metavar="DIR", required=True, help="made if it does not exist")
-@click.option(
-    "--target",
-    metavar="NAME|FILE.yaml",
-    help="the device; by default the one that the model was converted for",
-)
+@device_option
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @limited
 def split(model: str, output: str, target: str | None, quiet: bool) -> int:

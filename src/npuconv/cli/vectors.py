@@ -9,7 +9,7 @@ import click
 from npuconv.cli import screen
 from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand
-from npuconv.cli.options import collect_samples, sample_options
+from npuconv.cli.options import collect_samples, device_option, sample_options
 from npuconv.report.escape import visible
 from npuconv.report.words import count
 
@@ -26,11 +26,7 @@ from npuconv.report.words import count
     metavar="N",
     help="number of samples  [default: 1]",
 )
-@click.option(
-    "--target",
-    metavar="NAME|FILE.yaml",
-    help="the device; by default the one that the model was converted for",
-)
+@device_option
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @limited
 def vectors(

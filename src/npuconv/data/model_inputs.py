@@ -66,14 +66,17 @@ def sample_inputs(
         is_sound = all(len(_open_axes(spec)) < 2 for spec in specs)
         for extents in (*_EXTENTS, *(_LENGTHS if is_sound else ())):
             candidate = [_filled(spec, extents) for spec in specs]
-            if _runs(session, candidate):
-                lengths = [
-                    f"{new.name}={','.join(str(d) for d in new.shape or ())}"
-                    for old, new in zip(specs, candidate, strict=True)
-                    if _open_axes(old)
-                ]
-                assumed = f"the model leaves its input shape open, assumed is {'; '.join(lengths)}"
-                return candidate, f"{assumed}: give --input-shape"
+            try:
+                session.run(open_samples(None, candidate, Preprocess(), limit=1)[0])
+            except executor.RuntimeRefusedError:
+                continue
+            lengths = [
+                f"{new.name}={','.join(str(d) for d in new.shape or ())}"
+                for old, new in zip(specs, candidate, strict=True)
+                if _open_axes(old)
+            ]
+            assumed = f"the model leaves its input shape open, assumed is {'; '.join(lengths)}"
+            return candidate, f"{assumed}: give --input-shape"
     return specs, ""
 
 
@@ -126,14 +129,6 @@ def _filled(spec: InputSpec, extents: tuple[int, ...]) -> InputSpec:
     lengths = dict(zip(open_axes, values, strict=True))
     dims = [d if isinstance(d, int) else lengths.get(i, _BATCH) for i, d in enumerate(spec.shape)]
     return replace(spec, shape=tuple(dims))
-
-
-def _runs(session: executor.Session, specs: list[InputSpec]) -> bool:
-    try:
-        session.run(open_samples(None, specs, Preprocess(), limit=1)[0])
-    except executor.RuntimeRefusedError:
-        return False
-    return True
 
 
 def first_convolution(model: Model) -> Node | None:

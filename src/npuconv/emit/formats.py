@@ -1,35 +1,10 @@
-"""Output formats, by the names of ``--format``."""
+"""Output format and opset of a run, by its options and its target."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from npuconv.config import Options
 from npuconv.errors import UsageError
 from npuconv.target import Target
-
-
-@dataclass(frozen=True)
-class OutputFormat:
-    """Output format: the steps after the float model is legal."""
-
-    name: str  # value of ``--format``
-    phases: tuple[str, ...]  # values of ``npuconv.legalize.registry.Phase``, in this order
-    calibrates: bool  # whether activations become int8, which needs samples
-
-
-_FORMATS = (
-    OutputFormat("qoperator", ("quantize", "lower"), calibrates=True),
-    OutputFormat("qdq", ("quantize",), calibrates=True),
-    OutputFormat("tflite", ("quantize", "lower"), calibrates=True),  # then ``emit.tflite``
-    OutputFormat("weights", ("quantize",), calibrates=False),
-    OutputFormat("float", (), calibrates=False),
-)
-
-
-def format_named(name: str) -> OutputFormat:
-    """The format of a valid name; ``Options`` refuses other names."""
-    return next(item for item in _FORMATS if item.name == name)
 
 
 def with_target_defaults(options: Options) -> Options:

@@ -11,7 +11,6 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import int8_operators, int32_sums
 from npuconv.emit.emission import Emission
-from npuconv.emit.formats import OutputFormat, format_named
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
 from npuconv.legalize import manager
@@ -81,12 +80,13 @@ def emit_model(
     Raises:
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
     """
-    output_format, copy = format_named(legal.options.format), legal.copied()
+    copy, options = legal.copied(), legal.options
     log = Log(measures=False)  # ``evaluate.comparison`` compares the int8 model as a whole
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     hosted = [node.name for node in copy.plan.passthrough if _stays_on_host(copy, node)]
-    for phase in output_format.phases:
-        manager.run_phase(copy.model, Phase(phase), copy.device, log, emission=emission)
+    phases = [Phase.QUANTIZE, *([Phase.LOWER] if options.lowers else [])]
+    for phase in phases if options.format != "float" else ():
+        manager.run_phase(copy.model, phase, copy.device, log, emission=emission)
     copy.log.extend(log)
     broken = engine.lint(copy.rule_context(), stage="lowered")
     for finding in broken:
@@ -94,14 +94,12 @@ def emit_model(
         if finding.code != accumulator_overflow.code:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
-    proto = save.to_proto(copy.model, _metadata(copy, output_format, emission, hosted))
+    proto = save.to_proto(copy.model, _metadata(copy, emission, hosted))
     legal = replace(legal, log=copy.log).with_findings(broken)
     return EmittedModel(legal, copy.model, proto, emission)
 
 
-def _metadata(
-    legal: LegalModel, output_format: OutputFormat, emission: Emission, hosted: Sequence[str]
-) -> dict[str, str]:
+def _metadata(legal: LegalModel, emission: Emission, hosted: Sequence[str]) -> dict[str, str]:
     """Return the metadata of the file: versions, hashes, scales, operators of the device.
 
     ``hosted`` are names of nodes on the host, of which lowering may have removed some.
@@ -118,7 +116,7 @@ def _metadata(
         scales[int8_operators.HOST_KEY] = "\n".join(written)
     return {
         "npuconv.version": __version__,
-        "npuconv.format": output_format.name,
+        "npuconv.format": legal.options.format,
         "npuconv.target": legal.target.name,
         "npuconv.target_sha256": legal.target.sha256,
         "npuconv.source_sha256": legal.model.sha256,

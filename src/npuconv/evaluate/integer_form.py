@@ -17,7 +17,6 @@ from npuconv.evaluate.pairs import Opened
 from npuconv.legalize import manager
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.split.builder import SumTerm
 from npuconv.model import Model, Node, edit, load, query, save
 from npuconv.model.conv import SAME
 from npuconv.model.core import sweep
@@ -41,7 +40,9 @@ def in_integers(opened: Opened) -> Opened:
     if not {"Conv", "QuantizeLinear"} <= ops:
         return opened
     model = load.load(opened.proto)
-    terms = _join_sums(model)
+    sums = list(int32_sums.sums(model, "Conv"))
+    terms = {name: layer.terms for layer in sums if (name := _join(model, layer))}
+    sweep(model)
     for conv in model.nodes("Conv"):
         _round_before_activation(model, conv)
     plan = Plan(convolutions=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
@@ -55,16 +56,6 @@ def in_integers(opened: Opened) -> Opened:
         manager.apply(model, item, device, log, emission=emission)
     metadata = int32_sums.record(emission.sums)
     return replace(opened, proto=save.to_proto(model, metadata))
-
-
-def _join_sums(model: Model) -> dict[str, tuple[SumTerm, ...]]:
-    """Merge each sum in the metadata into one Conv; return its terms, by its name."""
-    terms = dict[str, tuple[SumTerm, ...]]()
-    for layer in list(int32_sums.sums(model, "Conv")):
-        name = _join(model, layer)
-        terms |= {name: layer.terms} if name else {}
-    sweep(model)
-    return terms
 
 
 def _join(model: Model, layer: Int32Sum) -> str:

@@ -179,12 +179,6 @@ def choose_samples(
     return replace(samples, indices=tuple(samples.indices[k] for k in places)), assumed
 
 
-def rows(samples: Samples, number: int, batch: int) -> Sequence[int]:
-    """Return the rows of the source that sample ``number`` holds."""
-    first = samples.indices[number] * batch
-    return range(first, first + batch)
-
-
 def concatenate_samples(name: str, arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Concatenate the values of a tensor for several samples.
 

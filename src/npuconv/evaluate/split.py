@@ -30,7 +30,7 @@ from npuconv.evaluate.subgraphs import (
     element_types,
     with_own_conversions,
 )
-from npuconv.evaluate.vectors import device_layers, target_of
+from npuconv.evaluate.vectors import device_layers, geometry, target_of
 from npuconv.model import save
 from npuconv.model.proto import Links, reads
 from npuconv.ops.qlinear_conv import IntegerConv
@@ -140,12 +140,7 @@ def _pack(
             part=owner[layer.result],
             input=layer.source,
             output=layer.result,
-            group=layer.group,
-            kernel_shape=layer.weight.shape[2:],
-            strides=tuple(layer.strides),
-            dilations=tuple(layer.dilations),
-            pads=tuple(layer.pads),
-            layout="nhwc" if layer.channels_last else "nchw",
+            **geometry(layer),
             input_scale=decimals(layer.x_scale.reshape(())),
             input_zero_point=decimals(layer.x_zero.reshape(())),
             output_scale=decimals(layer.y_scale.reshape(())),

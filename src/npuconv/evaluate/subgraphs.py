@@ -162,7 +162,13 @@ def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
     """Return the side of each node."""
     types = {name: info.elem_type for name, info in element_types(model).items()}
     constants = {t.name for t in model.graph.initializer}
-    listed, hosted = _listed(model, target), _noted(model, HOST_KEY)
+    listed, hosted = set[str](), _noted(model, HOST_KEY)  # outputs of nodes within the limits
+    for described in load.load(model).nodes():
+        operator = target.operator(described.op.removeprefix(_INTEGER_PREFIX), "")
+        if operator is None or not described.outputs:
+            continue
+        if not operator.objections(facts.settled(described)):
+            listed.add(str(described.outputs[0].name))
     convolutions: set[str] = set()  # outputs of convolutions of the device
     sides: list[Side] = []
     in_regions = {number for region in _regions(model, target) for number in region}
@@ -188,16 +194,6 @@ def _is_integer(node: onnx.NodeProto, types: Mapping[str, int], constants: Colle
     names = [*(n for n in reads(node) if n not in constants), *filter(None, node.output)]
     kinds = [types.get(name) for name in names]
     return any(name not in constants for name in node.input) and all(k in EIGHT_BITS for k in kinds)
-
-
-def _listed(model: onnx.ModelProto, target: Target) -> set[str]:
-    """Return the first output of every node whose operator the target lists, within its limits."""
-    names = set()
-    for node in load.load(model).nodes():
-        operator = target.operator(node.op.removeprefix(_INTEGER_PREFIX), "")
-        if operator is not None and node.outputs and not operator.objections(facts.settled(node)):
-            names.add(str(node.outputs[0].name))
-    return names
 
 
 def _levels(graph: onnx.GraphProto, sides: Sequence[Side]) -> list[int]:

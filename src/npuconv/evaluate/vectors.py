@@ -189,23 +189,12 @@ def _write_layer(
     if how.kind == "gemmlowp":
         pair = gemmlowp.multipliers(layer.x_scale, layer.w_scale, layer.y_scale)
         arrays |= {"multiplier": pair.multiplier, "exponent": pair.exponent}
-    data = npz(arrays)
-    files.write(file, data)
     return {
         "name": layer.name,
-        "file": file.name,
-        "sha256": hashlib.sha256(data).hexdigest(),
+        **_write_arrays(file, arrays),
         "input": layer.source,
         "output": layer.result,
-        "attributes": {
-            "group": layer.group,
-            "kernel_shape": list(layer.weight.shape[2:]),
-            "strides": list(layer.strides),
-            "dilations": list(layer.dilations),
-            "pads": list(layer.pads),
-            "layout": "nhwc" if layer.channels_last else "nchw",
-        },
-        "arrays": {key: [str(a.dtype), list(a.shape)] for key, a in sorted(arrays.items())},
+        "attributes": geometry(layer),
         "scales": {key: decimals(a) for key, a in scales.items()},
         "zero_points": {key: decimals(a) for key, a in zeros.items()},
         "mismatches": int((y != values[layer.result]).sum()),
@@ -223,20 +212,35 @@ def _write_operator(
     inputs = [{**values, **operator.constants}[source] for source in operator.sources]
     whole = [WholeArray.from_array(x) for x in inputs]
     y = operator.compute(whole, rescaling(how)).values.astype(np.int8)
-    arrays = {f"x{k}": x for k, x in enumerate(inputs)} | {"y": y}
-    data = npz(arrays)
-    files.write(file, data)
     return {
         "name": operator.name,
+        **_write_arrays(file, {**{f"x{k}": x for k, x in enumerate(inputs)}, "y": y}),
         "op": operator.op,
         "inputs": list(operator.sources),
         "output": operator.result,
-        "arrays": {key: [str(a.dtype), list(a.shape)] for key, a in sorted(arrays.items())},
         "scales": [parameters.scale for parameters in operator.scales],
         "zero_points": [parameters.zero for parameters in operator.scales],
-        "file": file.name,
-        "sha256": hashlib.sha256(data).hexdigest(),
         "mismatches": int((y != values[operator.result]).sum()),
+    }
+
+
+def _write_arrays(file: Path, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Write an archive; return its name and digest, and the type and shape of each array."""
+    data = npz(arrays)
+    files.write(file, data)
+    shapes = {key: [str(a.dtype), list(a.shape)] for key, a in sorted(arrays.items())}
+    return {"file": file.name, "sha256": hashlib.sha256(data).hexdigest(), "arrays": shapes}
+
+
+def geometry(layer: IntegerConv) -> dict[str, Any]:
+    """Return group, window and layout of a convolution, as manifests have them."""
+    return {
+        "group": layer.group,
+        "kernel_shape": list(layer.weight.shape[2:]),
+        "strides": layer.strides,
+        "dilations": layer.dilations,
+        "pads": layer.pads,
+        "layout": "nhwc" if layer.channels_last else "nchw",
     }
 
 

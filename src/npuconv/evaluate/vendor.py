@@ -88,7 +88,13 @@ def judge(
                 values = np.reshape(result[name], np.shape(ours[name])).astype(np.float64)
                 gaps.append(np.rint(np.abs(values - ours[name]) / steps[name]).ravel())
         step = float(np.max(steps[name])) if name in steps else None
-        outputs.append(_output(name, stats, step, np.concatenate(gaps)))
+        differences, largest, sizes = None, None, np.concatenate(gaps)
+        if sizes.size and np.isfinite(sizes).all():
+            zero, single, double, triple = (int(np.sum(sizes == number)) for number in range(_BINS))
+            more = sizes.size - zero - single - double - triple
+            differences, largest = (zero, single, double, triple, more), int(sizes.max())
+        row = {"name": name, "step": step, "differences": differences, "largest": largest}
+        outputs.append(schema.VendorOutput.model_validate(row | stats.errors()))
     protos = model.proto.graph.node  # a tool may name a node by its output
     nodes = {output: node.name for node in protos for output in node.output if output}
     nodes |= {node.name: node.name for node in protos if node.name}
@@ -166,18 +172,6 @@ def _with_shapes(model: Opened, feed: Feed) -> tuple[bytes, str]:
         return proto.SerializeToString(deterministic=True), ", ".join(open_inputs)
     except ValueError:
         raise ModelError(f"{model.name}: over 2 GiB, too large for one file") from None
-
-
-def _output(name: str, stats: Stats, step: float | None, gaps: np.ndarray) -> schema.VendorOutput:
-    """Return the row of an output; ``gaps`` are its differences in steps."""
-    differences = largest = None
-    if gaps.size and np.isfinite(gaps).all():
-        zero, single, double, triple = (int(np.sum(gaps == number)) for number in range(_BINS))
-        more = gaps.size - zero - single - double - triple
-        differences, largest = (zero, single, double, triple, more), int(gaps.max())
-    return schema.VendorOutput(
-        name=name, step=step, differences=differences, largest=largest, **stats.errors()
-    )
 
 
 def _nearest(name: str, nodes: Mapping[str, str]) -> str:

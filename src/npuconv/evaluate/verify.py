@@ -28,7 +28,6 @@ from npuconv.evaluate.pairs import (
     choose_samples,
     open_int8,
     open_model,
-    rows,
 )
 from npuconv.evaluate.vendor import judge, open_tool
 from npuconv.keywords import SampleKeywords
@@ -105,7 +104,8 @@ def verify(  # noqa: PLR0913 - one keyword per flag
             batch = len(np.atleast_1d(next(iter(feeds[0].values()))))  # rows of the source
             for values in outputs:
                 check_scores(before.outputs[0], values, batch)
-            score.add(rows(feeds, number, batch), outputs)
+            row = feeds.indices[number] * batch
+            score.add(range(row, row + batch), outputs)
         progress("comparing", number + 1, len(feeds))
 
     scales, models = matching.scales(after.proto, after.name), (before.proto, after.proto)
@@ -138,9 +138,11 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     if feeds.synthetic:
         is_unknown = feeds.description.endswith(UNKNOWN_NORMALIZATION)
         warnings += (UNNORMALIZED if is_unknown else SYNTHETIC,)
-    broken = measured.sample_numbers and measured.total.cosine is None
-    causes = (assumed, "an output is all zeros or not finite" * bool(broken), measured.refusal)
-    warnings += (*filter(None, causes), *measured.left_out, *feeds.notes)
+    warnings += (assumed,) if assumed else ()
+    if measured.sample_numbers and measured.total.cosine is None:
+        warnings += ("an output is all zeros or not finite",)
+    warnings += (measured.refusal,) if measured.refusal else ()
+    warnings += (*measured.left_out, *feeds.notes)
     if after.tflite is None and (faults := list(find_faults(after.proto))):
         refused = count(len(faults), "conversion")
         warnings += (f"compilers of devices refuse {refused}: {faults[0]}",)

@@ -44,12 +44,11 @@ class TargetDevice:
     def planner(self) -> Planner:
         """Planner of splits for convolutions that break a known limit."""
         from npuconv.legalize.split.planner import Planner
-        from npuconv.legalize.split.proposal import FitSettings
 
         return Planner(
             self.target,
             self.options.layout,
-            FitSettings(most_weights=self.options.max_folded_mib * 2**18),  # float32
+            most_weights=self.options.max_folded_mib * 2**18,  # float32
             exact_sums=self.accumulates,
             joins_constants=self.options.format in ("float", *INTEGER_FORMS),
             form=self.options.format,

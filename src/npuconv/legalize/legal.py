@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from npuconv.legalize.log import Expected
     from npuconv.legalize.split.builder import Builder, Mode
 
-CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
-
 
 @dataclass(frozen=True)
 class LegalModel:
@@ -342,7 +340,7 @@ def _split(legal: LegalModel, credit: Callable[[Pass, float], None]) -> LegalMod
             manager.run_phase(model, Phase.LEGALIZE, device, log, credit)
         return builders
 
-    if legal.options.format not in CALIBRATED_FORMS:
+    if not legal.options.calibrates:
         write("float")
         return legal
     convs = [conv for builder in write("rounding") for conv in builder.convs]

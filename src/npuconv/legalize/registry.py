@@ -1,7 +1,7 @@
 """Rewrites of the graph: one pass per module, registered by its decorator.
 
-A pass is a function of the model, or of the model and one node of certain operators
-(``node_pass``), and of further arguments, which the names of its parameters select:
+A pass is a function of the model, or of the model and one node of certain operators, and of
+further arguments, which the names of its parameters select:
 ``device`` (target and options), ``log`` (rewrites, refusals, and in ``log.annotations`` facts for
 quantization), and in int8 phases ``emission``. It returns how often it fired. It changes the graph
 through ``npuconv.model.edit``, brackets each change in ``log.rewrite`` so that it is measured,
@@ -77,24 +77,7 @@ PASSES: Registry[Pass] = Registry(
 )
 
 
-def model_pass(
-    phase: Phase, *, after: tuple[str, ...] = (), infers: bool = False, rewires: bool = True
-) -> Callable[[PassFunction], Pass]:
-    """Register a pass of the whole model; its name is the function's, in kebab case.
-
-    Args:
-        phase: when it runs.
-        after: passes of the same phase that must have run before it.
-        infers: whether shape inference runs after the pass: its changes can make shapes known.
-        rewires: False if it changes attributes only, so that no node goes, comes or moves.
-
-    Raises:
-        ValueError: a name that is taken.
-    """
-    return node_pass(phase, after=after, infers=infers, rewires=rewires)
-
-
-def node_pass(
+def register_pass(
     phase: Phase,
     *ops: str,
     after: tuple[str, ...] = (),
@@ -102,10 +85,19 @@ def node_pass(
     rewires: bool = True,
     least_opset: int = 0,
 ) -> Callable[[PassFunction], Pass]:
-    """Register a rewrite of single nodes as a pass; for the arguments see ``model_pass``.
+    """Register a pass; its name is the function's, in kebab case.
 
-    It is called with every node of the standard operators ``ops``, if the model has at least that
-    opset; nodes that the pass itself has removed are left out.
+    Args:
+        phase: when it runs.
+        ops: standard operators; the function is called with each of their nodes that it has not
+            removed itself. Without any, it is called once for the model.
+        after: passes of the same phase that must have run before it.
+        infers: whether shape inference runs after the pass: its changes can make shapes known.
+        rewires: False if it changes attributes only, so that no node goes, comes or moves.
+        least_opset: oldest opset of a model whose nodes it is called with.
+
+    Raises:
+        ValueError: a name that is taken.
     """
 
     def register(function: PassFunction) -> Pass:

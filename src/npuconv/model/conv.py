@@ -132,13 +132,12 @@ class Window:
         return self.parameters() * batch * math.prod(int(d or 0) for d in cells[2:])
 
 
-def window(node: Node, op: str = "") -> Window | None:
+def window(node: Node) -> Window | None:
     """Return the node as a Window, or None for other operators and an unknown rank.
 
-    Extents are channels first also if the operator has its channels last. ``op`` is the operator
-    that it is read as, where that is not its own.
+    Extents are channels first also if the operator has its channels last.
     """
-    op = op or node.op
+    op = node.op
     if op not in _SLIDING:
         return None
     if not (query.is_standard(node) or nhwc.is_nhwc(node)):

@@ -325,9 +325,9 @@ class Description(TargetPart):
         """Return every limit with its path, in the order of the file."""
         return ((path, part) for path, part in self.cited() if isinstance(part, Limit))
 
-    def unknown_limits(self) -> list[tuple[str, Limit]]:
+    def unknown_limits(self) -> list[tuple[KeyPath, Limit]]:
         """Return path and limit of everything marked ``?``."""
-        return [(dotted(path), limit) for path, limit in self.limits() if not limit.is_documented]
+        return [(path, limit) for path, limit in self.limits() if not limit.is_documented]
 
     def assumptions(self) -> list[tuple[str, str]]:
         """Return path and value of every assumption that no document confirms."""
@@ -338,8 +338,8 @@ class Description(TargetPart):
         ]
         if not self.bias.is_documented:
             assumptions.append(("bias.dtype", self.bias.assume))
-        unknown = self.unknown_limits()
-        return assumptions + [(path, limit.assumed) for path, limit in unknown if limit.assume]
+        unknown = [(path, limit) for path, limit in self.unknown_limits() if limit.assume]
+        return assumptions + [(dotted(path), limit.assumed) for path, limit in unknown]
 
     def blocks(self) -> list[tuple[str, Block]]:
         """Return the three number formats by name."""

@@ -30,7 +30,6 @@ class Target(Description):
     """Description of one NPU: operators, limits, number formats and costs."""
 
     _document: yamlio.Document = PrivateAttr(yamlio.Document({}, "", "", {}))
-    _answers: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Target:
@@ -104,14 +103,12 @@ class Target(Description):
                     part = part.setdefault(key, {})
                 answer = _parse_answer(str(path[-1]), value, text)
                 part[path[-1]] = {**answer, "source": limit.source, "why": f"{_ASSUMED} {text}"}
-        target = Target.from_document(replace(self._document, data=data))
-        target._answers = tuple(answers)
-        return target
+        return Target.from_document(replace(self._document, data=data))
 
     def _open_limits(self, name: str, answer: str) -> list[tuple[KeyPath, Limit]]:
         """Return the undocumented limits of a name; raise UsageError if there are none."""
         operator, _, fact = name.rpartition(".")
-        limits = [(path, limit) for path, limit in self.limits() if not limit.is_documented]
+        limits = self.unknown_limits()
         matches = [
             (path, limit)
             for path, limit in limits
@@ -126,11 +123,10 @@ class Target(Description):
 
     def assumptions(self) -> list[tuple[str, str]]:
         """Return path and value of every assumption, of the file or of this run."""
-        reasons = {f"{_ASSUMED} {answer}" for answer in self._answers}
         answered = [
             (dotted(path), f"{limit.text()} (--assume)")
             for path, limit in self.limits()
-            if limit.why in reasons
+            if limit.why.startswith(_ASSUMED)
         ]
         return [*answered, *super().assumptions()]
 

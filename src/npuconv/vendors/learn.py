@@ -95,11 +95,9 @@ class Level:
             low = first if any(v < first for v in refused) else FACTS[self.fact].least
             return {"range": [low, last]} if any(v > last for v in refused) else {"min": low}
         divisor = math.gcd(*accepted)
-        if divisor > 1 and not any(v % divisor == 0 for v in refused):
+        if divisor > 1 and accepted == [v for v in self.refusals if v % divisor == 0]:
             return {"multiple_of": divisor}
-        if not any(v.bit_count() == 1 for v in refused) and all(
-            v.bit_count() == 1 for v in accepted
-        ):
+        if accepted == [v for v in self.refusals if v.bit_count() == 1]:
             return {"power_of_two": True}
         return {"one_of": accepted}
 

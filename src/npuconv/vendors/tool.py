@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,7 @@ _SCRIPTS = Path(__file__).parent / "scripts"
 _START_SECONDS = 180  # longest import of a tool; torch on a busy machine takes 30
 _GRACE_SECONDS = 10  # time in which a fork that is past its limit has to end
 _MAX_ANSWER_BYTES, _MAX_LOG_BYTES = 2**24, 2**16
+_CLOCK = re.compile(r"\[\d\d:\d\d:\d\d[.\d]*\] ")
 _HELP = "docs/verify.md says how to make its environment"
 
 
@@ -81,10 +83,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """A verdict on one model.
-
-    ``failed``: the tool crashed, took too long, or gave an answer that cannot be read.
-    """
+    """Verdict on a model; failed: the tool crashed, took too long, or its answer is unreadable."""
 
     verdict: Literal["accepted", "refused", "failed"]
     answer: Answer
@@ -144,9 +143,8 @@ class VendorTool:
             fault = self._run(home, len(questions))
             version = home / "version"
             if not version.is_file():
-                message = ": ".join(
-                    filter(None, (f"{self.python}: {fault}", last_line(home / "log")))
-                )
+                parts = (str(self.python), fault, last_line(home / "log"))
+                message = ": ".join(filter(None, parts))
                 raise UsageError(f"--vendor {self.vendor.name}: {message}", hint=_HELP)
             replies = map(self._reply, folders, questions)
             return version.read_text("utf-8", "replace")[:40], list(replies)
@@ -182,17 +180,12 @@ class VendorTool:
             if status == -signal.SIGALRM:
                 fault = f"took more than {self.seconds} s and was ended"
             elif status:
-                end = (
-                    f"signal {signal.Signals(-status).name}"
-                    if status < 0
-                    else f"exit code {status}"
-                )
+                name = signal.Signals(-status).name if status < 0 else ""
+                end = f"signal {name}" if name else f"exit code {status}"
                 fault = ": ".join(filter(None, ("crashed", end, last_line(folder / "log"))))
             else:
                 answer, outputs = _read(folder, question)
-                verdict: Literal["accepted", "refused"]
-                verdict = "accepted" if answer.accepted else "refused"
-                return Reply(verdict, answer, outputs)
+                return Reply("accepted" if answer.accepted else "refused", answer, outputs)
         except FileNotFoundError as error:
             name = Path(error.filename).name
             fault = "its process ended" if name == "status" else f"there is no {name}"
@@ -226,9 +219,10 @@ def run_process(words: Sequence[str | Path], folder: Path, log: Path, seconds: f
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a log; empty if there is none."""
+    """Return the last line of a log without the time of day; empty if there is none."""
     text = log.read_bytes()[-_MAX_LOG_BYTES:].decode("utf-8", "replace") if log.is_file() else ""
-    return next((line.strip()[:300] for line in reversed(text.splitlines()) if line.strip()), "")
+    lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
+    return _CLOCK.sub("", lines[-1]) if lines else ""
 
 
 def _read(folder: Path, question: Question) -> tuple[Answer, list[list[np.ndarray]]]:

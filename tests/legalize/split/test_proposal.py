@@ -81,7 +81,7 @@ def test_a_new_way_is_one_function(ways):
     assert TargetDevice(target, Options()).planner.plan(one)[0] is None  # nothing adds the bias
 
     @LayerSplit("dropped", (limits.BIAS,), after=("split-batch",), rounding=Rounding.RESULTS)
-    def drop_bias(layer, _demand, _settings):
+    def drop_bias(layer, _demand):
         """Drop the bias."""
         form = replace(layer, bias=False)
 

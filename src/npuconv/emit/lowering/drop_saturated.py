@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
-from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, edit, query
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import takes_as
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LOWEST = -128
 
 
-@model_pass(Phase.QUANTIZE)
+@register_pass(Phase.QUANTIZE)
 def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> int:
     if not emission.encodings:
         return 0

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, register_pass
 from npuconv.model import Model, edit, query
 
 
-@model_pass(Phase.QUANTIZE)
+@register_pass(Phase.QUANTIZE)
 def fill_with_lowest(model: Model, emission: Emission) -> int:
     fired = 0
     for node in emission.plan.passthrough if emission.encodings else ():

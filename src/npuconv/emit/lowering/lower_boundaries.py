@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, same_scale
 from npuconv.lazy import np
-from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 
 
-@model_pass(Phase.LOWER, after=("lower-passthrough",))
+@register_pass(Phase.LOWER, after=("lower-passthrough",))
 def lower_boundaries(model: Model, device: TargetDevice, emission: Emission) -> int:
     fired = sum(_drop_requantization(model, tensor) for tensor in list(model.graph.outputs))
     if device.options.io == "int8":

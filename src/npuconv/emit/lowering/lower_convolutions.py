@@ -7,11 +7,11 @@ QuantizeLinear: the integers are the same without the way through float.
 from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, register_pass
 from npuconv.model import Model, Node, edit
 
 
-@model_pass(Phase.LOWER)
+@register_pass(Phase.LOWER)
 def lower_convolutions(model: Model, emission: Emission) -> int:
     # A lowered convolution is disconnected and has no outputs any more.
     return sum(_lower(model, node) for node in emission.plan.convolutions if len(node.outputs))

@@ -8,14 +8,14 @@ The integers are the same.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.rewrites.move_layout import cancel
 from npuconv.model import Model, Node, Tensor, edit, nhwc, query
 
 _RANK = 4
 
 
-@model_pass(Phase.LOWER, after=("lower-boundaries",))
+@register_pass(Phase.LOWER, after=("lower-boundaries",))
 def lower_layout(model: Model, device: TargetDevice) -> int:
     if device.options.layout != "nhwc":
         return 0

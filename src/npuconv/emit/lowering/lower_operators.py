@@ -10,7 +10,7 @@ The results differ by one step at most.
 from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer
-from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, nhwc, query
 from npuconv.ops.operator import OPERATORS
 
@@ -18,7 +18,7 @@ _STANDARD = ("QLinearMatMul",)  # integer operators of ONNX's own domain
 _OLDEST_SOFTMAX = 13  # older opsets flatten the axes behind the axis of Softmax
 
 
-@model_pass(Phase.LOWER, after=("lower-convolutions",))
+@register_pass(Phase.LOWER, after=("lower-convolutions",))
 def lower_operators(model: Model, device: TargetDevice, emission: Emission) -> int:
     if device.options.format == "tflite":  # has none of them
         return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
 from npuconv.lazy import np
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, register_pass
 from npuconv.model import Model, Node, edit, query
 from npuconv.ops.operator import OPERATORS, data_inputs
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@model_pass(Phase.LOWER, after=("lower-convolutions",))
+@register_pass(Phase.LOWER, after=("lower-convolutions",))
 def lower_passthrough(model: Model, emission: Emission) -> int:
     fired = sum(_lower(model, node) for node in emission.plan.passthrough)
     for node in emission.plan.passthrough:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
-from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.ops.operator import values_of
 from npuconv.partition.operators import MOVEMENTS, constants_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Encodings = Mapping[str, Encoding]  # encodings by name of the tensor
 
 
-@model_pass(Phase.QUANTIZE, after=("drop-saturated",))
+@register_pass(Phase.QUANTIZE, after=("drop-saturated",))
 def quantize_activations(model: Model, device: TargetDevice, emission: Emission) -> int:
     plan, encodings = emission.plan, emission.encodings
     if not encodings:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
-from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import EncodedLayer
 
 
-@model_pass(Phase.QUANTIZE, after=("quantize-activations",))
+@register_pass(Phase.QUANTIZE, after=("quantize-activations",))
 def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> int:
     from npuconv.arithmetic.layer import bias_scales
 

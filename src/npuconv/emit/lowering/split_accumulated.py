@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from npuconv.emit.emission import Emission, dequantized, dequantizer, quantizer
 from npuconv.errors import InternalError
 from npuconv.lazy import np
-from npuconv.legalize.registry import Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 
 
-@model_pass(Phase.QUANTIZE, after=("quantize-weights",))
+@register_pass(Phase.QUANTIZE, after=("quantize-weights",))
 def split_accumulated(model: Model, device: TargetDevice, emission: Emission) -> int:
     split = emission.terms
     convs = [c for c in emission.plan.convolutions if c.name in split and len(c.outputs)]

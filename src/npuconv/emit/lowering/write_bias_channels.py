@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from npuconv.emit.emission import Emission, dequantized, dequantizer
 from npuconv.errors import InternalError
 from npuconv.lazy import np
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.split.builder import BiasChannels
 
 
-@model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
+@register_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
 def write_bias_channels(model: Model, emission: Emission) -> int:
     widened, notes = emission.bias_channels, emission.notes
     convs = [c for c in emission.plan.convolutions if c.name in widened and len(c.outputs)]

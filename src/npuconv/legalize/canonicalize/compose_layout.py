@@ -9,11 +9,11 @@ takes most nodes. Equal nodes are merged. Symbolic extents stay if the order of 
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.compose import compose
 from npuconv.model import Model
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
+@register_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def compose_layout(model: Model, device: TargetDevice, log: Log) -> int:
     return compose(model, device, log)

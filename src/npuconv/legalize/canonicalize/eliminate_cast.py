@@ -6,12 +6,12 @@ Exporters leave them behind; each stands between two operators that could fuse.
 from __future__ import annotations
 
 from npuconv.lazy import np, onnx
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import Model, Node, Tensor, query
 
 
-@node_pass(Phase.CANONICALIZE, "Cast", after=("raise-opset", "widen-convolutions"))
+@register_pass(Phase.CANONICALIZE, "Cast", after=("raise-opset", "widen-convolutions"))
 def eliminate_cast(model: Model, log: Log, node: Node) -> int:
     if _becomes(node, node.inputs[0]) and eliminate(
         model, log, node, f"Cast to {node.inputs[0].dtype}"

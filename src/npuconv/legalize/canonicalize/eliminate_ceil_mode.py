@@ -11,7 +11,7 @@ window that would start in the padding. Needs the extents.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, Window, edit, query, window
 from npuconv.model.conv import SAME, Pairs, conv_output, effective_kernel, flat_pads, pool_output
 
@@ -20,7 +20,7 @@ _Axis = tuple[int, int, int, int, tuple[int, int]]  # extent, kernel, stride, di
 _Axes = list[_Axis]
 
 
-@node_pass(Phase.CANONICALIZE, *query.POOLS, after=("raise-opset",), infers=True)
+@register_pass(Phase.CANONICALIZE, *query.POOLS, after=("raise-opset",), infers=True)
 def eliminate_ceil_mode(model: Model, log: Log, node: Node) -> int:
     win = window(node)
     axes = None if win is None else _axes(win)

@@ -5,12 +5,12 @@ A Dropout in training mode, or one whose mask is read, stays: it is not the iden
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import Model, Node, query
 
 
-@node_pass(Phase.CANONICALIZE, "Dropout", after=("fold-constants",))
+@register_pass(Phase.CANONICALIZE, "Dropout", after=("fold-constants",))
 def eliminate_dropout(model: Model, log: Log, node: Node) -> int:
     training = query.input_of(node, 2)
     if training is not None and query.scalar_input(node, 2) != 0:

@@ -6,14 +6,14 @@ stays: both names belong to the user.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import Model, Node, query
 
 _OF_SEVERAL = ("Concat", "Max", "Mean", "Min", "Sum")  # with a single input they are the identity
 
 
-@node_pass(Phase.CANONICALIZE, "Identity", "Pad", *_OF_SEVERAL, after=("raise-opset",))
+@register_pass(Phase.CANONICALIZE, "Identity", "Pad", *_OF_SEVERAL, after=("raise-opset",))
 def eliminate_identity(model: Model, log: Log, node: Node) -> int:
     if node.op == "Pad":
         amounts = query.pad_amounts(node)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools import quantized
 from npuconv.model import Model, Node, Tensor, edit, query
 
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 
-@node_pass(Phase.CANONICALIZE, *_FLOAT, after=("name-nodes",), infers=True)
+@register_pass(Phase.CANONICALIZE, *_FLOAT, after=("name-nodes",), infers=True)
 def expand_integer_operators(model: Model, log: Log, node: Node) -> int:
     match = _match(model, node)
     if isinstance(match, str):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools import quantized
 from npuconv.model import Model, Node, Tensor, edit, query
 
@@ -42,7 +42,7 @@ _FORMS = {
 }
 
 
-@model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
+@register_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
 def expand_qlinear_operators(model: Model, log: Log) -> int:
     fired = 0
     for node in model.nodes():

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from npuconv.lazy import np, onnx
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.region import Region, capture
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, edit, query
 from npuconv.model.core import subgraphs, sweep
 
@@ -31,7 +31,7 @@ _EXPANDING = frozenset(
 )
 
 
-@model_pass(Phase.CANONICALIZE, after=("unpack-weights",), infers=True)
+@register_pass(Phase.CANONICALIZE, after=("unpack-weights",), infers=True)
 def fold_constants(model: Model, device: TargetDevice, log: Log) -> int:
     # graph-surgeon's fold_constants checks its results against no reference, and gives no
     # reason where it leaves a node.

@@ -6,11 +6,11 @@ convolution; it becomes bias.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.affine import fuse_two_sided
 from npuconv.model import Model, Node
 
 
-@node_pass(Phase.CANONICALIZE, "Add", "Sub", after=("write-default-attributes",))
+@register_pass(Phase.CANONICALIZE, "Add", "Sub", after=("write-default-attributes",))
 def fuse_add(model: Model, log: Log, node: Node) -> int:
     return fuse_two_sided(model, log, node)

@@ -9,12 +9,12 @@ mode.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.affine import absorb, batchnorm, feeding_convolution
 from npuconv.model import Model, Node, query
 
 
-@node_pass(Phase.CANONICALIZE, "BatchNormalization", after=("write-default-attributes",))
+@register_pass(Phase.CANONICALIZE, "BatchNormalization", after=("write-default-attributes",))
 def fuse_batchnorm(model: Model, log: Log, node: Node) -> int:
     conv = feeding_convolution(model, log, node, node.inputs[0])
     if conv is None:

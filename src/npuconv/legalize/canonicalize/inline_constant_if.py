@@ -6,12 +6,12 @@ become nodes of the model, where convolutions are converted; the other branch go
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Graph, Model, Node, edit, query
 from npuconv.model.core import with_inner
 
 
-@node_pass(Phase.CANONICALIZE, "If", after=("fold-constants",), infers=True)
+@register_pass(Phase.CANONICALIZE, "If", after=("fold-constants",), infers=True)
 def inline_constant_if(model: Model, log: Log, node: Node) -> int:
     condition = query.constant_input(node, 0)
     if condition is None or condition.size != 1:

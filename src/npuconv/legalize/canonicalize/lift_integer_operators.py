@@ -8,7 +8,7 @@ from training for a narrower range, moves too and gets its bounds in float.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.model import Model, Node, edit, query
@@ -21,7 +21,7 @@ _MOVING = frozenset(
 _BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # indices of the inputs with the scale of the data
 
 
-@node_pass(
+@register_pass(
     Phase.CANONICALIZE,
     *sorted(_MOVING),
     after=("expand-integer-operators", "expand-qlinear-operators"),

@@ -7,12 +7,12 @@ runtimes load the result. If one does not, it is named and the opset stays.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.opset import reads_the_same
 from npuconv.model import Model
 
 
-@model_pass(Phase.CANONICALIZE, after=("name-nodes",))
+@register_pass(Phase.CANONICALIZE, after=("name-nodes",))
 def lower_opset(model: Model, device: TargetDevice, log: Log) -> int:
     target = device.options.opset
     if model.opset <= target:

@@ -6,11 +6,11 @@ their operator and a number, so that a report can point at them. No number chang
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model
 
 
-@model_pass(Phase.CANONICALIZE)
+@register_pass(Phase.CANONICALIZE)
 def name_nodes(model: Model, log: Log) -> int:
     names: set[str] = set()
     fired = 0

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.tools.shape_values import ShapeValues
 
 
-@model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
+@register_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
 def propagate_shapes(model: Model, log: Log) -> int:
     from npuconv.legalize.tools import shape_values
 

@@ -8,13 +8,15 @@ deprecated with their first version (GroupNormalization-18) are replaced in any 
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.opset import raise_to
 from npuconv.model import Model
 from npuconv.version import OLDEST_OPSET
 
 
-@model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)
+@register_pass(
+    Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True
+)
 def raise_opset(model: Model, log: Log) -> int:
     opset = max(model.opset, OLDEST_OPSET)
     return raise_to(model, log, opset, least=opset)

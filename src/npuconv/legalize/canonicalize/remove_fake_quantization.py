@@ -11,7 +11,7 @@ on the host have the scale of the tensor.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
@@ -25,7 +25,7 @@ _FUSING = frozenset(
 _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
 
 
-@model_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
+@register_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
 def remove_fake_quantization(model: Model, log: Log) -> int:
     fired, scales = 0, log.annotations.source_scales
     for node in quantized.conversions(model, "QuantizeLinear"):

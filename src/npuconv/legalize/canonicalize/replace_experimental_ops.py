@@ -7,7 +7,7 @@ never part of a released opset, so no opset can be raised over them.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, Tensor, edit
 
 # Mul and Add broadcast as numpy does from here on.
@@ -15,7 +15,7 @@ _BROADCASTING = 7
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
-@node_pass(
+@register_pass(
     Phase.CANONICALIZE, "Affine", "Crop", "ImageScaler",
     after=("name-nodes",), infers=True, least_opset=_BROADCASTING,
 )  # fmt: skip

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import Model, Node, Tensor, edit, query
 
@@ -24,7 +24,7 @@ _KEYS_LAST = (0, 1, 3, 2)
 _MASK, _FURTHER = 3, (4, 5, 6)  # indices of inputs: the mask; the cache, and lengths of keys
 
 
-@node_pass(Phase.CANONICALIZE, "Attention", infers=True)
+@register_pass(Phase.CANONICALIZE, "Attention", infers=True)
 def rewrite_attention_as_matmul(model: Model, log: Log, node: Node) -> int:
     if reason := _obstacle(node):
         return log.refuse(model, node, reason)

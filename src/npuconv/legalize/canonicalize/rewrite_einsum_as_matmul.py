@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import Model, Node, Tensor, edit, query
 
 Extents = dict[str, int | str | None]
 
 
-@node_pass(Phase.CANONICALIZE, "Einsum", least_opset=13, infers=True)
+@register_pass(Phase.CANONICALIZE, "Einsum", least_opset=13, infers=True)
 def rewrite_einsum_as_matmul(model: Model, log: Log, node: Node) -> int:
     terms, arrow, result = str(node.attrs["equation"]).replace(" ", "").partition("->")
     operands = terms.split(",")

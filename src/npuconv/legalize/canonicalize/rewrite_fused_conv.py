@@ -7,14 +7,14 @@ Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import Model, edit, nhwc, query
 
 _DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activation
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
+@register_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def rewrite_fused_conv(model: Model, log: Log) -> int:
     fired = 0
     for node in model.nodes():

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import Model, Node, Tensor, edit, nhwc, query, window
@@ -21,7 +21,7 @@ from npuconv.model.attributes import window_rank
 from npuconv.model.conv import resolved_pads
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
+@register_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def rewrite_nhwc_as_nchw(model: Model, log: Log) -> int:
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
     reasons = [(node, _rewrite(model, log, node)) for node in nodes]

@@ -11,7 +11,7 @@ all later values are divided by them.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.conv_forms import AXES_AS_INPUT
 from npuconv.legalize.tools.layout import hand_over_reduced
 from npuconv.model import Model, Node, edit, query
@@ -20,7 +20,7 @@ SPATIAL = {3: (2,), 4: (2, 3)}  # spatial axes by rank
 POOLS = {"ReduceMean": "GlobalAveragePool", "ReduceMax": "GlobalMaxPool"}
 
 
-@node_pass(Phase.CANONICALIZE, *POOLS, after=("raise-opset",), infers=True)
+@register_pass(Phase.CANONICALIZE, *POOLS, after=("raise-opset",), infers=True)
 def rewrite_reduction_as_pool(model: Model, log: Log, node: Node) -> int:
     dims, keepdims = query.shape(node.inputs[0]), bool(query.attribute(node, "keepdims", 1))
     axes = SPATIAL.get(len(dims or ()))

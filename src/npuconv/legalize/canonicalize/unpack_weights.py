@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.source_scales import WeightScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
@@ -21,7 +21,7 @@ _NOWHERE = -1  # no axis: a Reshape has joined or split the axis of the scales
 _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 
-@model_pass(Phase.CANONICALIZE, after=("remove-fake-quantization",), infers=True)
+@register_pass(Phase.CANONICALIZE, after=("remove-fake-quantization",), infers=True)
 def unpack_weights(model: Model, log: Log) -> int:
     fired, source_scales = 0, log.annotations.source_scales
     for node in quantized.conversions(model, "DequantizeLinear"):

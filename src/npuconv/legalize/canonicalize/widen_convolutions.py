@@ -10,7 +10,7 @@ could be given or seen in it, so they are float32.
 from __future__ import annotations
 
 from npuconv.lazy import np, onnx
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.core import subgraphs
 
@@ -22,7 +22,7 @@ _TYPED = frozenset({"dtype", "output_dtype", "to", "value"})  # attributes that 
 _OTHER_VALUES = ("Optional", "Sequence", "SplitToSequence", "ConcatFromSequence")
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",))
+@register_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def widen_convolutions(model: Model, log: Log) -> int:
     convolutions = [
         n

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, query, window
 from npuconv.model.conv import flat_pads
 
 
-@node_pass(
+@register_pass(
     Phase.CANONICALIZE, *query.CONVOLUTIONS, *query.POOLS, after=("raise-opset",), rewires=False
 )
 def write_default_attributes(model: Model, log: Log, node: Node) -> int:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 
 _SCALES, _SIZES = 2, 3  # indices of inputs
 
 
-@node_pass(Phase.CANONICALIZE, "Resize", after=("fold-constants",), infers=True)
+@register_pass(Phase.CANONICALIZE, "Resize", after=("fold-constants",), infers=True)
 def write_resize_axes(model: Model, log: Log, node: Node) -> int:
     axes, dims = query.attribute(node, "axes"), query.shape(node.inputs[0])
     policy = str(query.attribute(node, "keep_aspect_ratio_policy", "stretch"))

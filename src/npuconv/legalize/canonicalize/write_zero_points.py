@@ -7,11 +7,11 @@ without a zero point makes uint8, and loses all that is negative.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, edit, query
 
 
-@node_pass(
+@register_pass(
     Phase.CANONICALIZE, "DequantizeLinear", after=("raise-opset", "remove-fake-quantization")
 )
 def write_zero_points(model: Model, log: Log, node: Node) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.model import Model, Node, edit, window
 from npuconv.partition.costs import Form
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SHOWN = 4  # number of forms that the report compares
 
 
-@model_pass(Phase.SPLIT, infers=True)
+@register_pass(Phase.SPLIT, infers=True)
 def fit_convolution(
     model: Model, device: TargetDevice, log: Log, mode: Mode = "float"
 ) -> list[Builder]:

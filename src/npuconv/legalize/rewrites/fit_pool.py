@@ -11,7 +11,7 @@ Refuses ``ceil_mode``, which is left where the extents are not known. ``--no-fit
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.rewrites.fit_convolution import planned
 from npuconv.legalize.split.layer import Layer
 from npuconv.model import Model, Node, edit, query, window
@@ -21,7 +21,7 @@ GLOBAL = "GlobalMaxPool"
 IMAGE = 2  # spatial axes of an image
 
 
-@node_pass(
+@register_pass(
     Phase.LEGALIZE,
     "MaxPool",
     "AveragePool",

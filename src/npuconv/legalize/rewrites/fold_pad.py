@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
 from npuconv.model import Model, Node, edit, query, window
 from npuconv.model.conv import Pairs, flat_pads
 
 
-@node_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))
+@register_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))
 def fold_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     amounts = _spatial(model, log, node)
     if amounts is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, facts, query
 from npuconv.ops.operator import operator_of
 
@@ -46,7 +46,7 @@ _KNOWN = (
 )
 
 
-@model_pass(Phase.LEGALIZE, after=("write-opset",))
+@register_pass(Phase.LEGALIZE, after=("write-opset",))
 def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
     listed = [item for item in _KNOWN if device.target.operator(item.op) is not None]
     if device.options.format == "tflite" and model.nodes("Erf"):

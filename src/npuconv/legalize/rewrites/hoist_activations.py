@@ -8,7 +8,7 @@ move numbers, with a copy for each input of a Concat.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 
 # Operators that only move numbers, with the number of their data inputs; None: all inputs.
@@ -26,7 +26,7 @@ MOVING: dict[str, int | None] = {
 ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channel
 
 
-@node_pass(
+@register_pass(
     Phase.LEGALIZE,
     *ACTIVATIONS,
     after=("rewrite-conv-transpose-as-conv", "move-layout"),

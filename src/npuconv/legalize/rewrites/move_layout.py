@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 
 from npuconv.legalize.region import trace
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.compose import OPS, compose
 from npuconv.legalize.tools.layout import AxisMap, data_inputs, is_movable, move, variables
 from npuconv.model import Model, Node, Tensor, edit, query
@@ -21,7 +21,7 @@ from npuconv.model import Model, Node, Tensor, edit, query
 Following = Callable[[Node], Iterable[Node]]
 
 
-@model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",), infers=True)
+@register_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",), infers=True)
 def move_layout(model: Model, device: TargetDevice, log: Log) -> int:
     return cancel(model, device, log)
 

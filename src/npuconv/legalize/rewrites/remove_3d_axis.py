@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import inverse, reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
@@ -31,7 +31,7 @@ MAX_AXES = 2  # spatial axes of a convolution that every target here takes
 _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 
-@node_pass(
+@register_pass(
     Phase.LEGALIZE,
     *query.CONVOLUTIONS,
     least_opset=13,

@@ -8,12 +8,12 @@ target lists Softmax, and not both operators of the guard.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import Model, Node, query
 
 
-@node_pass(Phase.LEGALIZE, "Where")
+@register_pass(Phase.LEGALIZE, "Where")
 def remove_nan_guard(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     lists, (condition, replacement, values) = device.target.operator, node.inputs
     test, softmax = query.producer(condition), query.producer(values)

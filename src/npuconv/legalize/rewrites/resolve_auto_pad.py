@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 
 from npuconv.legalize.region import shorter_output
-from npuconv.legalize.registry import Log, Phase, node_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, Window, query, window
 from npuconv.model.conv import SAME, effective_kernel, flat_pads, resolved_pads
 
 
-@node_pass(Phase.LEGALIZE, *query.CONVOLUTIONS, *query.POOLS, rewires=False)
+@register_pass(Phase.LEGALIZE, *query.CONVOLUTIONS, *query.POOLS, rewires=False)
 def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
     if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
         return 0

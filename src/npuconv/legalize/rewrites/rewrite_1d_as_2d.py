@@ -8,7 +8,7 @@ rank 3; pools if a neighbour is rewritten.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import (
     HEIGHT,
@@ -25,7 +25,7 @@ GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 _ATTRIBUTES = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0}
 
 
-@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
+@register_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
 def rewrite_1d_as_2d(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < 13:
         return 0

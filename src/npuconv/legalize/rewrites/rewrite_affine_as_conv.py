@@ -9,14 +9,14 @@ device it would be no cheaper, and rounded once more. ``--no-offload`` leaves al
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.affine import TWO_SIDED, link_of, rewrite_chain
 from npuconv.model import Model, Node, query
 
 RANKS = (3, 4)
 
 
-@node_pass(
+@register_pass(
     Phase.LEGALIZE, *TWO_SIDED, after=("rewrite-batchnorm-as-conv", "write-as-listed"), infers=True
 )
 def rewrite_affine_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:

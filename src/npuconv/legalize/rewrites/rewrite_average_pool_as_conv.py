@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     channels_second,
@@ -32,7 +32,7 @@ GLOBAL = "GlobalAveragePool"
 _UNKNOWN_CHANNELS = "the number of its channels is not known"
 
 
-@node_pass(
+@register_pass(
     Phase.LEGALIZE, "AveragePool", GLOBAL, after=("fold-pad", "resolve-auto-pad"), infers=True
 )
 def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:

@@ -9,12 +9,12 @@ it alone. ``fuse-batchnorm`` has fused each BatchNormalization behind a convolut
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.affine import link_of, rewrite_chain
 from npuconv.model import Model, Node
 
 
-@node_pass(Phase.LEGALIZE, "BatchNormalization", infers=True)
+@register_pass(Phase.LEGALIZE, "BatchNormalization", infers=True)
 def rewrite_batchnorm_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if not device.offloads(node):
         return 0

@@ -8,7 +8,7 @@ normalization, by which all later values are divided. ``--no-offload`` leaves al
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.split.layer import is_from_host
 from npuconv.legalize.tools.conv_forms import (
     AXES_AS_INPUT,
@@ -25,7 +25,7 @@ from npuconv.partition.operators import takes_as
 RANK, CHANNELS = 4, (1,)
 
 
-@node_pass(
+@register_pass(
     Phase.LEGALIZE,
     "ReduceMean",
     "ReduceSum",

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, replace
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.split.layer import constants_obstacle, times
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
@@ -87,7 +87,7 @@ class Candidate:
         return ("" if plain else f"{self.form} form: ") + " + ".join(parts)
 
 
-@node_pass(
+@register_pass(
     Phase.LEGALIZE,
     "ConvTranspose",
     least_opset=13,

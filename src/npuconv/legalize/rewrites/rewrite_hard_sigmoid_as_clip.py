@@ -9,13 +9,13 @@ Nothing else may read the convolution. ``--no-offload`` leaves it alone.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.affine import feeding_convolution, fuse_two_sided
 from npuconv.legalize.tools.replace import clip
 from npuconv.model import Model, Node, edit, query
 
 
-@node_pass(Phase.LEGALIZE, "HardSigmoid", after=("fuse-activation", "rewrite-matmul-as-conv"))
+@register_pass(Phase.LEGALIZE, "HardSigmoid", after=("fuse-activation", "rewrite-matmul-as-conv"))
 def rewrite_hard_sigmoid_as_clip(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     target, consumers = device.target, query.consumers(node.outputs[0])
     clips = "Clip" in target.fusible or target.operator("Clip")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     Layout,
@@ -39,7 +39,7 @@ class Product:
     addend: Tensor | None = None
 
 
-@node_pass(Phase.LEGALIZE, "Gemm", "MatMul", infers=True)
+@register_pass(Phase.LEGALIZE, "Gemm", "MatMul", infers=True)
 def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     constants = [index for index in (0, 1) if query.constant_input(node, index) is not None]
     if len(constants) != 1 or not device.offloads(node, listed=True):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
 from npuconv.model import Model, Node, Tensor, edit, facts, query
 from npuconv.model.conv import Pairs, flat_pads
@@ -23,7 +23,7 @@ OPSET = 11  # the opset since which amounts are an input, as the bounds of a Sli
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
-@node_pass(Phase.LEGALIZE, "Pad", least_opset=OPSET, after=("resolve-auto-pad",), infers=True)
+@register_pass(Phase.LEGALIZE, "Pad", least_opset=OPSET, after=("resolve-auto-pad",), infers=True)
 def split_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     amounts = query.pad_amounts(node)
     dims = query.shape(node.inputs[0])

@@ -7,13 +7,13 @@ the operator itself, which would run on the host.
 from __future__ import annotations
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 
 _OTHERS = {"Sum": "Add", "Div": "Mul"}
 
 
-@node_pass(Phase.LEGALIZE, *_OTHERS)
+@register_pass(Phase.LEGALIZE, *_OTHERS)
 def write_as_listed(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     successor = _OTHERS[node.op]
     if device.target.operator(node.op) or not device.target.operator(successor):

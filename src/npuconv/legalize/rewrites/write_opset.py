@@ -8,13 +8,13 @@ all reach, and MDL006 names the node.
 
 from __future__ import annotations
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.opset import raise_to
 from npuconv.model import Model
 from npuconv.version import OLDEST_OPSET
 
 
-@model_pass(Phase.LEGALIZE, infers=True)
+@register_pass(Phase.LEGALIZE, infers=True)
 def write_opset(model: Model, device: TargetDevice, log: Log) -> int:
     if not OLDEST_OPSET <= model.opset < device.options.opset:
         return 0  # raise-opset could not even reach the oldest: MDL003 says so

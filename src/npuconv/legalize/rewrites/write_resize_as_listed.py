@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, TargetDevice, node_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, query
 from npuconv.model.facts import settled
 
@@ -23,7 +23,7 @@ _ROUNDINGS = ("round_prefer_floor", "floor", "round_prefer_ceil", "ceil")
 _MOST_WEIGHTS = 2**22  # largest number of weights along an axis that are compared
 
 
-@node_pass(Phase.LEGALIZE, "Resize", least_opset=11)
+@register_pass(Phase.LEGALIZE, "Resize", least_opset=11)
 def write_resize_as_listed(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     operator, mode = device.target.operator("Resize"), str(query.attribute(node, "mode", "nearest"))
     if operator is None or mode not in ("nearest", "linear") or query.attribute(node, "antialias"):

@@ -16,7 +16,6 @@ from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     MOST_ADDED,
     Emit,
-    FitSettings,
     LayerSplit,
     Part,
     Proposal,
@@ -24,9 +23,13 @@ from npuconv.legalize.split.proposal import (
 )
 from npuconv.model import Tensor
 
+# Input channels of a constant that replace a bias, per square root of the number of weights of an
+# output; one more channel holds the remainder.
+_CHANNELS_PER_ROOT = 0.25
+
 
 @LayerSplit("bias", (limits.BIAS,), after=("split-image",))
-def write_zero_bias(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def write_zero_bias(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Write a bias of zeros if the device requires a bias."""
     form = replace(layer, bias=True)
     if not layer.bias and not demand.breaks(form, limits.BIAS):
@@ -40,7 +43,7 @@ def _zeros(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
 
 
 @LayerSplit("bias", (limits.BIAS,), after=("write-zero-bias",), rounding=Rounding.BIAS)
-def add_bias_behind(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def add_bias_behind(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Add the bias behind if the device supports none: on the device if it lists Add, or the host.
 
     In int8 the sum is rounded once more.
@@ -58,7 +61,7 @@ def _add_behind(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
 
 
 @LayerSplit("bias", (limits.BIAS,), after=("add-bias-behind",), rounding=Rounding.BIAS_CHANNELS)
-def bias_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+def bias_as_channels(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Add channels of a constant to the input if the device supports no bias.
 
     One tap reads them, with weights that make up the bias. That tap must never lie in the
@@ -78,7 +81,7 @@ def bias_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Ite
     tap = tuple(index or 0 for index in taps)
     # A bias grows with the sums, by the square root of their length. A channel of 127 with
     # weights of 127 adds 127 * 127 steps of the accumulator.
-    least = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
+    least = 1 + math.ceil(_CHANNELS_PER_ROOT * math.sqrt(math.prod(layer.weight[1:])))
     counts = (*range(least, least + MOST_ADDED + 1), *range(least - 1, 0, -1))  # more first
     wider = (inner.with_channels(inner.in_channels + n, inner.out_channels, 1) for n in counts)
     forms = (replace(form, bias=False, uniform=False) for form in wider)

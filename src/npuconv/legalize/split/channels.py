@@ -16,7 +16,6 @@ from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     MOST_ADDED,
     Emit,
-    FitSettings,
     LayerSplit,
     Part,
     Proposal,
@@ -35,7 +34,7 @@ _CHANNELS = (limits.INPUTS, limits.OUTPUTS)
 
 
 @LayerSplit("inputs", (limits.INPUTS,), after=("make-dense",), rounding=Rounding.SUMS)
-def split_inputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def split_inputs(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Convolve some input channels at a time and add the sums."""
     if layer.group > 1:
         return
@@ -76,7 +75,7 @@ def _terms(layer: Layer, *, size: int) -> list[Term]:
 
 
 @LayerSplit("outputs", (limits.OUTPUTS,), after=("split-inputs",))
-def split_outputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def split_outputs(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Make some output channels at a time."""
     if layer.group > 1:
         return
@@ -111,7 +110,7 @@ def _rows(builder: Builder, piece: Piece, rows: slice) -> Piece:
 
 
 @LayerSplit("split", (*_GROUPS, limits.BIAS), after=("enlarge-kernel",))
-def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def split_groups(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Convolve some of the groups at a time.
 
     As many as the device takes at once, as groups or as one convolution with zeros between
@@ -152,12 +151,12 @@ def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: in
 
 
 @LayerSplit("dense", (*_GROUPS, limits.BIAS), after=("split-groups",))
-def make_dense(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+def make_dense(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Write zeros between the groups: ``group`` times the MACs."""
     if layer.group < 2 or not _wants_other_groups(layer, demand, *_GROUPS):
         return
     form = _densified(layer)
-    if form.parameters() <= settings.most_weights:
+    if form.parameters() <= demand.most_weights:
         yield Proposal("zeros between the groups", (Part(form),), _zeros_between)
 
 
@@ -173,7 +172,7 @@ def _zeros_between(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
 
 
 @LayerSplit("zero channels", _CHANNELS, after=("split-outputs",))
-def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def add_channels(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Add channels of zeros to the input, and to the output, where a Slice cuts them off.
 
     In a depthwise convolution complete groups are added.

@@ -16,8 +16,9 @@ from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
+    CHOICES,
+    MOST_CONVOLUTIONS,
     Emit,
-    FitSettings,
     LayerSplit,
     Part,
     Proposal,
@@ -39,7 +40,7 @@ _Factors = tuple[tuple[int, int], ...]  # per axis: kernel of the first average,
 
 
 @LayerSplit("kernel", (*_ABOUT, limits.EXTENT), after=("undo-dilation",), rounding=Rounding.SUMS)
-def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+def split_kernel(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Convolve parts of the window and add the sums.
 
     Each part reads the cells that its taps meet. One with a single tap along an axis needs
@@ -53,10 +54,10 @@ def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterato
     if not (has_gaps or demand.breaks(layer, *_ABOUT) or _is_too_tall(layer, demand)):
         return
     options = [_cuts(layer.kernel[a], layer.strides[a], layer.dilations[a]) for a in layer.axes]
-    most, proposals = settings.most_convolutions, 0
+    most, proposals = MOST_CONVOLUTIONS, 0
     for plan in sorted(product(*options), key=_part_count):
         sliced = _slices_stride(layer, plan, demand)
-        if proposals == settings.choices or _part_count(plan) > most:
+        if proposals == CHOICES or _part_count(plan) > most:
             break
         if _is_nearer(layer, _part(layer, [axis[0] for axis in plan], sliced), demand):
             text = f"{times([len(a) for a in plan])} parts of the window"
@@ -164,7 +165,7 @@ def _bound(
 
 
 @LayerSplit("zero taps", (limits.KERNEL,), after=("split-kernel",))
-def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def enlarge_kernel(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Add taps with zeros if the device takes larger or square kernels.
 
     The cells that they meet are zeros as well: pads of the convolution or, where these are
@@ -210,7 +211,7 @@ def _build_enlarged(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) 
 
 
 @LayerSplit("dilation", (limits.DILATION,), after=("undo-stride",))
-def undo_dilation(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def undo_dilation(layer: Layer, _demand: Demand) -> Iterator[Proposal]:
     """Write zeros between the taps, or convolve every ``d``-th cell by itself.
 
     The dense kernel has ``d * d`` times the MACs. Where the stride is 1, the ``d`` phases
@@ -268,7 +269,7 @@ def _phases(builder: Builder, piece: Piece, emit: Emit, *, factors: tuple[int, .
 
 
 @LayerSplit("taps as channels", (limits.KERNEL, limits.DILATION), after=("split-kernel",))
-def join_taps(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def join_taps(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Convolve the cells under all taps at once: a Slice for each tap, side by side.
 
     The MACs stay the same, and nothing is rounded in between. Only if the device takes the Slices
@@ -304,7 +305,7 @@ def join_taps(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[
 @LayerSplit(
     "cascade", (limits.KERNEL,), after=("even-pads",), rounding=Rounding.RESULTS, repeats=True
 )
-def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+def cascade_average(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Average blocks first, then the averages: a large depthwise kernel of equal weights.
 
     Zeros behind the image make the kernel divisible where the output has one cell. Exact in
@@ -319,7 +320,7 @@ def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iter
     pairs = {factors: _layers(layer, factors) for factors in ways}
     fitting = [factors for factors in ways if not demand.breaks(pairs[factors][0], limits.KERNEL)]
     fitting.sort(key=lambda s: (demand.breaks(pairs[s][1], limits.KERNEL), _rank(s)))
-    for factors in fitting[: settings.choices]:
+    for factors in fitting[:CHOICES]:
         first, second = pairs[factors]
         text = f"average of {times([a for a, _ in factors])}, then of {times(second.kernel)}"
         parts = (Part(first), Part(second))

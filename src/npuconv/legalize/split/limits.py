@@ -51,6 +51,7 @@ class Demand:
         joins_constants: whether the device puts constants beside a tensor: by Concat.
         joins_slices: whether it takes Slices without a step, and puts them side by side.
         pads_channels: whether it pads channels, with any number.
+        most_weights: largest number of weights of a dense form of groups.
     """
 
     operator: ListedOperator
@@ -59,6 +60,7 @@ class Demand:
     joins_constants: bool = False
     joins_slices: bool = False
     pads_channels: bool = False
+    most_weights: int = 2**24
     _broken: dict[Layer, list[frozenset[str]]] = field(default_factory=dict)
 
     def objections(self, layer: Layer) -> list[str]:

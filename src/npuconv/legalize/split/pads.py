@@ -10,7 +10,7 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
+from npuconv.legalize.split.proposal import OPERATORS, Emit, LayerSplit, Part, Proposal
 from npuconv.model import Tensor
 
 # Topics of the ways that need an input without pads.
@@ -18,7 +18,7 @@ _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, lim
 
 
 @LayerSplit("pads", _NEED_NO_PADS, after=("split-batch",))
-def move_pads(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def move_pads(layer: Layer, _demand: Demand) -> Iterator[Proposal]:
     """Pad in front of the convolution, with zeros.
 
     The Pad runs where the target lists it, else on the host. It is the first step of most other
@@ -36,7 +36,7 @@ def _in_front(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
 
 
 @LayerSplit("pads", (limits.PADS,), after=("move-pads",), ops=OPERATORS, inserts=("Slice",))
-def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def even_pads(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Pad each axis by the larger of its pads, or all by the largest, and cut off."""
     if not layer.padded:
         return

@@ -14,8 +14,7 @@ from npuconv.legalize.split.crossings import added_crossings
 from npuconv.legalize.split.layer import Layer
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
-    DEFAULT,
-    FitSettings,
+    MOST_CONVOLUTIONS,
     LayerSplit,
     Proposal,
     Rounding,
@@ -26,6 +25,13 @@ from npuconv.partition.costs import Cost
 from npuconv.target import Target
 
 _FORMS = frozenset({"split", "dense"})  # ways that a user can prefer
+# Costs in multiply-accumulates, besides those of the target: of the start of a convolution, and of
+# an element that is sliced, padded or concatenated.
+_CONVOLUTION, _MOVED_ELEMENT = 1000.0, 1.0
+# Penalties as shares of the MACs of the layer: of partial sums and for every part after the first,
+# as each is rounded to int8, up to 1 dB; and of an Add for the bias, which costs 2 to 7 dB
+# (``benchmarks/targets.py splits --only "no bias"``).
+_SUM_SHARE, _SUM_PART, _ADDED_BIAS = 1.0, 0.05, 3.0
 _MOST_PLACED = 256  # most convolutions of a plan whose crossings are counted
 _CHANNELS_PADDED: dict[str, bool | int | str] = {
     "pad_mode": "constant",
@@ -165,7 +171,8 @@ class Planner:
 
     target: Target
     layout: str = "nchw"
-    settings: FitSettings = DEFAULT
+    most_weights: int = 2**24  # largest number of weights of a dense form of groups
+    most_layers: int = 4000  # largest number of different layers in the search for a layer
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the output format can hold constant input channels
     form: str = ""  # format of the written model
@@ -199,6 +206,7 @@ class Planner:
                 joins_constants=self.joins_constants and lookup("Concat") is not None,
                 joins_slices=self._takes("Slice", step_max=1) and self._takes("Concat", axis=1),
                 pads_channels=self.joins_constants and self._takes("Pad", **_CHANNELS_PADDED),
+                most_weights=self.most_weights,
             )  # fmt: skip
         return self._demands[op]
 
@@ -297,9 +305,8 @@ class Planner:
 
     def total(self, cost: Cost, penalty: float) -> float:
         """Return the cost by which plans are compared."""
-        costs, settings = self.target.costs, self.settings
-        overhead = settings.convolution * cost.convolutions
-        overhead += settings.moved_element * cost.moved_bytes
+        costs = self.target.costs
+        overhead = _CONVOLUTION * cost.convolutions + _MOVED_ELEMENT * cost.moved_bytes
         return cost.total(costs) + (costs.mac or 1.0) * (overhead + penalty)
 
 
@@ -339,8 +346,8 @@ class _Descent:
         if self.demand.fits(layer):
             return self.planner.leaf(layer)
         self.search.visited += 1
-        settings, is_root = self.planner.settings, start == 0
-        if self.search.visited > 4 * settings.most_layers:
+        is_root, most = start == 0, self.planner.most_layers
+        if self.search.visited > 4 * most:
             return None
         plans: list[SplitPlan] = []
         for number, split, proposal in self._proposals(layer, start):
@@ -350,7 +357,7 @@ class _Descent:
             plan = self._follow(layer, split, proposal, number if split.repeats else number + 1)
             if plan is not None and self._is_bounded(plan.cost.convolutions, is_final=is_root):
                 plans.append(plan)
-            if plans and self.search.visited > settings.most_layers:
+            if plans and self.search.visited > most:
                 break
         if not plans:  # the nearest layer has the fewest faults, or the fewest MACs
             layers = filter(None, (self.search.nearest, layer))
@@ -365,7 +372,7 @@ class _Descent:
 
     def _proposals(self, layer: Layer, start: int) -> Iterator[tuple[int, LayerSplit, Proposal]]:
         for number, split in enumerate(self.splits[start:], start):
-            for proposal in split.propose(layer, self.demand, self.planner.settings):
+            for proposal in split.propose(layer, self.demand):
                 yield number, split, proposal
 
     def _follow(
@@ -386,9 +393,8 @@ class _Descent:
             cost = cost.plus(inner.cost, part.count, part.weights)
             penalty += part.count * inner.penalty
         if sums and not is_accumulated:
-            settings = self.planner.settings
-            share = settings.sum_share + settings.sum_part * (proposal.count - 1)
-            share = settings.added_bias if split.rounding is Rounding.BIAS else share
+            share = _SUM_SHARE + _SUM_PART * (proposal.count - 1)
+            share = _ADDED_BIAS if split.rounding is Rounding.BIAS else share
             penalty += layer.macs() * share
         plan = SplitPlan(
             layer,
@@ -405,7 +411,7 @@ class _Descent:
 
     def _is_bounded(self, convolutions: int, *, is_final: bool) -> bool:
         """Return whether so many convolutions are allowed; note the number for the root layer."""
-        if convolutions <= self.planner.settings.most_convolutions:
+        if convolutions <= MOST_CONVOLUTIONS:
             return True
         if is_final:
             before = self.search.too_many

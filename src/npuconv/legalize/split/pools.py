@@ -17,9 +17,9 @@ from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
+    MOST_CONVOLUTIONS,
     POOLS,
     Emit,
-    FitSettings,
     LayerSplit,
     Part,
     Proposal,
@@ -36,7 +36,7 @@ _Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 
 
 @LayerSplit("in turn", _WINDOW, after=("undo-stride",), ops=("MaxPool",))
-def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def pools_in_turn(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Write max pools that follow each other: 13x13 is 7x7 and 7x7.
 
     The largest of the largest is the largest of all. As few as possible are written; the last
@@ -113,7 +113,7 @@ def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Laye
     ops=POOLS,
     inserts=("Slice", "Concat"),
 )
-def split_pool_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def split_pool_channels(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Pool some channels at a time."""
     channels, form = layer.in_channels, partial(_fewer_channels, layer)
     for size in sizes(channels, demand.multiple("in_c")):
@@ -144,7 +144,7 @@ def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> T
     ops=POOLS,
     inserts=("Slice", "Concat"),
 )
-def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+def split_pool_image(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Pool parts of the image, each with the border that its kernel reaches.
 
     The fewest that fit; of as many parts those are taken that move the least.
@@ -153,7 +153,7 @@ def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Ite
         return
     options = [_counts(layer, demand, axis) for axis in layer.axes]
     for counts in sorted(product(*options), key=lambda n: (prod(n), max(n))):
-        if prod(counts) > settings.most_convolutions:
+        if prod(counts) > MOST_CONVOLUTIONS:
             return
         rows = [_tiles(layer, axis, count) for axis, count in enumerate(counts)]
         forms = [_tile(layer, tiles) for tiles in product(*rows)]

@@ -19,6 +19,8 @@ OPERATORS = ("Conv", *POOLS)
 Emit = Callable[[Piece], Tensor]
 Build = Callable[[Builder, Piece, Emit], Tensor]
 MOST_ADDED = 64  # largest number of channels added to reach a number that a device takes
+MOST_CONVOLUTIONS = 4096  # largest number of convolutions in the place of a convolution
+CHOICES = 3  # largest number of sizes that a way proposes for a layer
 
 
 @dataclass(frozen=True)
@@ -79,41 +81,7 @@ class Proposal:
         return self.build(builder, piece, emit)
 
 
-@dataclass(frozen=True)
-class FitSettings:
-    """Bounds of the search, and default costs for targets that state none.
-
-    Attributes:
-        most_layers: largest number of different layers in the search for a convolution.
-        most_convolutions: largest number of convolutions in the place of a convolution.
-        choices: largest number of sizes that a rewrite proposes for a layer.
-        convolution: cost to start a convolution, in multiply-accumulates; more than 0, so that
-            fewer convolutions are preferred at the same MACs.
-        moved_element: cost of an element that is sliced, padded or concatenated, in MACs.
-        sum_share: penalty of partial sums, as a share of the MACs of the layer. Each sum is
-            rounded to int8, which costs up to 1 dB: an exact form may take twice the MACs.
-        sum_part: further penalty for every part after the first, as such a share.
-        added_bias: penalty of an Add for the bias, as a share of the MACs of the layer. It costs
-            2 to 7 dB (``benchmarks/targets.py splits --only "no bias"``).
-        bias_channels: input channels of a constant that replace a bias, per square root of the
-            number of weights of an output; one more channel holds the remainder.
-        most_weights: largest number of weights of a dense form of groups.
-    """
-
-    most_layers: int = 4000
-    most_convolutions: int = 4096
-    choices: int = 3
-    convolution: float = 1000.0
-    moved_element: float = 1.0
-    sum_share: float = 1.0
-    sum_part: float = 0.05
-    added_bias: float = 3.0
-    bias_channels: float = 0.25
-    most_weights: int = 2**24
-
-
-DEFAULT = FitSettings()
-Propose = Callable[[Layer, Demand, FitSettings], Iterator[Proposal]]
+Propose = Callable[[Layer, Demand], Iterator[Proposal]]
 
 
 class Rounding(StrEnum):
@@ -163,12 +131,10 @@ class LayerSplit:
         """The first sentence of the docstring."""
         return " ".join(described(self.function).partition("\n\n")[0].split())
 
-    def propose(
-        self, layer: Layer, demand: Demand, settings: FitSettings = DEFAULT
-    ) -> Iterator[Proposal]:
+    def propose(self, layer: Layer, demand: Demand) -> Iterator[Proposal]:
         """Yield forms of a layer that breaks limits on the topics."""
         if layer.op in self.ops and demand.breaks(layer, *self.topics):
-            yield from self.function(layer, demand, settings)
+            yield from self.function(layer, demand)
 
     def sums(self, layer: Layer, proposal: Proposal) -> int:
         """Return the number of elements of all partial sums of a form."""

@@ -13,7 +13,7 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
+from npuconv.legalize.split.proposal import CHOICES, OPERATORS, Emit, LayerSplit, Part, Proposal
 from npuconv.model import Tensor
 
 _Factors = tuple[int, ...]
@@ -28,7 +28,7 @@ _ABOUT = (limits.STRIDE, limits.KERNEL)
     ops=OPERATORS,
     inserts=("Slice",),
 )
-def undo_stride(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+def undo_stride(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Take a smaller stride, and leave out the outputs that are too many.
 
     The stride becomes a divisor that is legal; a Slice with the rest of it as step takes
@@ -44,7 +44,7 @@ def undo_stride(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator
         text = f"stride {times(strides)}, then a Slice"
         yield Proposal(text, (Part(form),), partial(_build, form=form), moved)
         proposals += 1
-        if proposals == settings.choices:
+        if proposals == CHOICES:
             return
 
 
@@ -55,7 +55,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
 
 
 @LayerSplit("phases", (*_ABOUT, limits.EXTENT), after=("cascade-average",))
-def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+def phases_as_channels(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Make phases of the input channels; phases of the output too, for a smaller kernel.
 
     With stride ``s`` and ``q`` output phases along an axis, cell ``n`` holds the outputs
@@ -78,7 +78,7 @@ def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
         text = f"{times(_factors(layer, phases))} phases of the input as channels"
         yield Proposal(text, (Part(form),), partial(_build_phases, phases=phases), moved)
         proposals += 1
-        if proposals == settings.choices:
+        if proposals == CHOICES:
             return
 
 

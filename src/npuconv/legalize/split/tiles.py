@@ -14,7 +14,6 @@ from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     OPERATORS,
     Emit,
-    FitSettings,
     LayerSplit,
     Part,
     Proposal,
@@ -31,7 +30,7 @@ _FEW_EXTRA = 8  # largest number of cells added to a tile
 
 
 @LayerSplit("tiles", (limits.EXTENT,), after=("add-channels",))
-def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def split_image(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Convolve tiles of the image, each with the border that its kernel reaches.
 
     All tiles have one shape, so that they share weights and code: zeros are
@@ -115,7 +114,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: l
 
 
 @LayerSplit("batch", (limits.BATCH,), ops=OPERATORS, inserts=("Slice", "Concat"))
-def split_batch(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def split_batch(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Take the images of a batch separately, or a few at a time."""
     batch = layer.source[0]
     if batch is None:

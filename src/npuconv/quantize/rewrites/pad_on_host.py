@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from npuconv.legalize.registry import Log, Phase, TargetDevice, model_pass
+from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.conv import Pairs, flat_pads
 from npuconv.partition.crossings import readers
@@ -26,7 +26,7 @@ _ROUND_TRIP = "it crosses to the host, and back with the zeros"
 OPSET = 11  # first opset in which the amounts of a Pad are an input
 
 
-@model_pass(Phase.HOST_PREP)
+@register_pass(Phase.HOST_PREP)
 def pad_on_host(
     model: Model,
     device: TargetDevice,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from npuconv.lazy import np
-from npuconv.legalize.registry import Log, Phase, model_pass
+from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.placement import Plan
@@ -55,7 +55,7 @@ class LayerCopies:
         return [copy.name for copy in self.copies if copy.is_conv]
 
 
-@model_pass(Phase.OVERSAMPLE)
+@register_pass(Phase.OVERSAMPLE)
 def repeat_convolution(
     model: Model, log: Log, plan: Plan, counts: Mapping[str, int]
 ) -> list[LayerCopies]:

@@ -11,11 +11,9 @@ from npuconv.config import Options
 from npuconv.data import Feed, Samples
 from npuconv.data.calibration_data import CalibrationData
 from npuconv.data.samples import HELD_OUT_LEAST
-from npuconv.emit.formats import format_named
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.findings import Finding, Severity
 from npuconv.legalize.legal import LegalModel
-from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, select_findings
 from npuconv.model import Model, query, window
 from npuconv.partition.placement import Plan
@@ -138,7 +136,7 @@ def still_float(model: Model, options: Options) -> tuple[str, ...]:
     if not names:
         return ()
     advice = "which work in float; run these nodes outside of the model, or leave --io int8 out"
-    if Phase.LOWER not in format_named(options.format).phases:
+    if not options.lowers:
         advice = f"as with any --format {options.format}; --format qoperator makes them int8"
     return (f"some inputs or outputs stay float: {', '.join(names)}, {advice}",)
 

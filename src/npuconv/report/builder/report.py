@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from npuconv.config import Options
-from npuconv.emit.formats import format_named
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
@@ -105,7 +104,7 @@ def build_report(
         summary=schema.Summary(
             verdict=verdict,
             headline=headline(legal.options, nodes, verdict, remaining, warnings),
-            activations="int8" if format_named(legal.options.format).calibrates else "float",
+            activations="int8" if legal.options.calibrates else "float",
             warnings=warnings,
             not_judged=results.not_judged,
             exit_code=int(fails(findings, legal.options) if is_check else is_refused),
