@@ -113,6 +113,6 @@ def test_readers_that_repeat_as_often_share_their_inputs():
 def test_the_report_names_the_source():
     """Copies answer to the name of what they are copies of."""
     model, ctx, _ = repeated(chain().model(), first=2)
-    assert {model.label(n) for n in model.nodes("Conv")} == {"first", "second"}
+    labels = [model.label(n) for n in model.nodes("Conv")]
+    assert sorted(labels) == ["first", "first", "second"]
     assert ctx.rewrites[0].before == "Conv + Relu"
-    assert ctx.rewrites[0].cost_after.macs == 2 * ctx.rewrites[0].cost_before.macs
