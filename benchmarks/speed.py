@@ -49,6 +49,7 @@ FEW, MANY = 16, 256  # samples
 SMALL = (
     "mobilenetv2_imagenet_dq", "squeezenet11_fp32", "ppocrv4_det", "ppocr_cls_v2", "yunet_n_320",
     "ultraface_rfb320", "fastestdet", "blazeface_back_kj", "mlperf_tiny_ic_resnet8", "mtcnn_onet",
+    "bodypix_mnv1_050_s16", "superres_connxr",
 )  # fmt: skip
 # Stages of a conversion by column; other stages are rewrites, the remainder is start and report.
 STAGES = {

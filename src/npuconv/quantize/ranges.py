@@ -241,7 +241,8 @@ def _squared_errors(constraints: ScaleConstraints, scales: Floats, zeros: Zeros)
     """Return the mean squared rounding and clipping error of every slot."""
     steps = constraints.values / scales[:, None]
     np.rint(steps, out=steps)
-    np.clip(steps, (LOWEST - zeros)[:, None], (HIGHEST - zeros)[:, None], out=steps)
+    lowest, highest = ((end - zeros)[:, None].astype(np.float32) for end in (LOWEST, HIGHEST))
+    np.clip(steps, lowest, highest, out=steps)
     steps *= scales[:, None]
     steps -= constraints.values
     return np.einsum("kp,kp->k", steps, steps, dtype=np.float64) / steps.shape[1]
