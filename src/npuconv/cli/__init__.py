@@ -37,7 +37,7 @@ COMMANDS = {
     "inspect": "Show what is in a model: operators, convolutions, shapes, costs.",
     "target": "List, show, compare and check descriptions of devices.",
     "init": "Write a configuration that the other commands find by themselves.",
-    "explain": "Explain a rule or a pass: what, why, how to fix.",
+    "explain": "Explain a rule or a pass: its check, its reason, its fix.",
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
 

@@ -36,7 +36,7 @@ _CHECKED = {
 @click.option("--all", "everything", is_flag=True, help="explain all rules and passes")
 @output_format_option("text", "json", "markdown")
 def explain(code: str | None, everything: bool, output_format: str) -> int:
-    """Explain a rule or a pass: what, why, how to fix.
+    """Explain a rule or a pass: its check, its reason, its fix.
 
     CODE is a rule's code (SHP002) or name (group-unsupported), or a pass's name
     (fuse-batchnorm). The beginning of several (SHP, fuse) lists these; without it, all

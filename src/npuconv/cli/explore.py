@@ -266,7 +266,7 @@ def _sections(result: Exploration, *, verbose: bool) -> list[Section]:
 
 
 def _percent(share: float) -> str:
-    """Return what a limit adds, in per cent; beyond 1000 %, the factor."""
+    """Return an added share of the cost in per cent; beyond 1000 %, the factor."""
     if share >= _LARGEST_SHARE:
         return f"x {1 + share:.0f}"
     return f"{100 * share:+.{0 if abs(share) > 1 else 1}f} %"

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,14 +209,19 @@ class Comparison:
         # One run takes less time than optimizing the model.
         optimize = self._layer_samples != 1
         self._float_session = executor.Session(observed, threads=1, optimize=optimize)
-        self._outputs_session = self._float_session
-        if self._layer_samples and not is_large:  # it is faster with few outputs
-            model = executor.with_outputs(float_model, self._inner_names)
-            self._outputs_session = executor.Session(model, threads=1)
+        self._float_model = float_model
         self._int8_model = None if tflite else int8_model
         self._stored_session = tflite or executor.Session(int8_model, threads=1)
         simulation = tflite or executor.Session(with_outputs(int8_model, int8_names), threads=1)
         self._int8_session = simulation
+
+    @cached_property
+    def _outputs_session(self) -> executor.Session:
+        """The float model without the outputs of layers, which is faster."""
+        if not self._layer_samples or store.has_stored(self._float_model):
+            return self._float_session
+        model = executor.with_outputs(self._float_model, self._inner_names)
+        return executor.Session(model, threads=1)
 
     def measure(
         self,

@@ -70,8 +70,8 @@ def notes_without_labels(
         label = next((repr(key) for key in _KEYS if repr(key) in names), "")
         if not label or not note.startswith(IGNORED):
             remaining.append(note)
-        elif others := [name for name in names if name != label]:
-            remaining.append(IGNORED + ", ".join(others))
+        elif ignored := [name for name in names if name != label]:
+            remaining.append(IGNORED + ", ".join(ignored))
     return remaining
 
 
