@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,7 @@ from npuconv.model import store
 from npuconv.model.proto import Links, attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, with_logit_outputs
 from npuconv.quantize.quantization import Quantization
+from npuconv.records import dataclass, field
 from npuconv.rules import engine
 from npuconv.rules.context import MeasuredError, OutputSqnr
 from npuconv.schemas import quality
