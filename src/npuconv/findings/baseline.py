@@ -6,8 +6,6 @@ more findings of a code than were accepted, all of them count as new. Paths of m
 to the file, so that it is the same on every machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
