@@ -26,7 +26,7 @@ Key = tuple[str, str]  # code and node
 class Entry(BaseModel):
     """One accepted finding."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     model: str = Field(description="path of the model, relative to the baseline")
     target: str
@@ -51,7 +51,7 @@ class Entry(BaseModel):
 class Baseline(BaseModel):
     """All accepted findings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     version: Literal[1] = 1
     findings: tuple[Entry, ...] = ()

@@ -30,7 +30,7 @@ PREDICATES = ("equals", "one_of", "range", "min", "max", "power_of_two", "multip
 class TargetPart(BaseModel):
     """Base of all parts of a target: unknown keys are errors, nothing changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Cited(TargetPart):
