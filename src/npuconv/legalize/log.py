@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.model import Model, Node, Tensor
 from npuconv.partition.costs import Form
+from npuconv.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from npuconv.lazy import np

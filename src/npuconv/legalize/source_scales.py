@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.model import Model, Node, query
 from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Group, Plan
+from npuconv.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npuconv.model.source import Source
+from npuconv.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from npuconv.model.store import Store

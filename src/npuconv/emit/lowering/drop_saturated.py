@@ -8,7 +8,6 @@ placed on the host between nodes of the device stays, so that the file has the p
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
@@ -18,6 +17,7 @@ from npuconv.model import Model, Node, edit, query
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import takes_as
 from npuconv.partition.placement import Plan
+from npuconv.records import replace
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
