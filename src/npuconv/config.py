@@ -50,9 +50,7 @@ def suffix_of(output_format: str) -> str:
 class Strict(BaseModel):
     """Base of the options: unknown keys are errors, nothing changes."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, defer_build=True)
 
 
 def _is_number(value: object) -> bool:
