@@ -212,7 +212,7 @@ def problems(
 def _loader(is_fast: bool) -> Any:
     """Return PyYAML's composer without aliases, anchors, tags and deep nesting."""
 
-    class Strict(yaml.composer.Composer):
+    class Composer(yaml.composer.Composer):
         depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
@@ -230,7 +230,7 @@ def _loader(is_fast: bool) -> Any:
                 self.depth -= 1
 
     scanner: Any = yaml.CSafeLoader if is_fast else yaml.SafeLoader
-    return type("Loader", (Strict, scanner), {"__init__": scanner.__init__})
+    return type("Loader", (Composer, scanner), {"__init__": scanner.__init__})
 
 
 def _build(node: yaml.Node, path: KeyPath, places: Places, faults: list[yaml.YAMLError]) -> Any:
