@@ -72,7 +72,7 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
     Raises:
         InternalError: the pass failed, broke the graph, or changed its numbers.
     """
-    entries = Log(log.measures, item.name, annotations=log.annotations)
+    entries = Log(log.measures, item.name)
     inputs |= {"device": device, "log": entries}
     with bugs_in(f"pass {item.name!r}"):
         arguments = {name: inputs[name] for name in item.inputs if name in inputs}
