@@ -54,6 +54,7 @@ class Passes:
         self.device = TargetDevice(target or builtin(), options or Options())
         self.log = Log(measures)
         self.emission = Emission(Plan())
+        self.results: dict[str, Any] = {}  # results of passes by name, of the last run of each
 
     @property
     def target(self) -> Target:
@@ -80,9 +81,10 @@ class Passes:
         return list(self.log.refusals)
 
     def run(self, model: Model, item: Pass) -> int:
-        """Run one pass as the manager does; return how often it fired."""
+        """Run one pass as the manager does; return how often it fired, or the number of values."""
         result = _manager.apply(model, item, self.device, self.log, emission=self.emission)
-        return len(result) if isinstance(result, list) else int(result)
+        self.results[item.name] = result
+        return int(result) if isinstance(result, int) else len(result)
 
     def run_phase(self, model: Model, phase: Phase, *after_pass: Any) -> int:
         """Run the passes of a float phase to the end; return how often they fired."""
