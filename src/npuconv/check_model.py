@@ -5,7 +5,6 @@ The module is not called ``check``, because ``npuconv.check`` is the function.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -22,6 +21,7 @@ from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.model import save
 from npuconv.quantize.calibrate import try_sample
+from npuconv.records import replace
 from npuconv.report.builder import notices
 from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import NO_RESULTS, RunResults, build_report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from npuconv import files
 from npuconv.errors import UnsupportedModelError
 from npuconv.model import save
 from npuconv.model.store import Store
+from npuconv.records import dataclass, field
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:

@@ -105,14 +105,18 @@ def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.
 def refusal(model: onnx.ModelProto, feed: Mapping[str, np.ndarray] | None = None) -> str:
     """Load a model at onnxruntime's default settings, and run it once if there are inputs.
 
+    A model of more than ``LARGE`` nodes is not optimized, which would take minutes.
+
     Returns:
         A sentence with the reason of the refusal, and the setting that helps; empty if the model
-        runs, or has more than ``LARGE`` nodes, which take minutes to optimize.
+        runs.
+
+    Raises:
+        RuntimeRefusedError: it does not run at any setting.
     """
-    if len(model.graph.node) > LARGE:
-        return ""
     data, names = model.SerializeToString(), {i.name for i in model.graph.input}
-    reason, level = "", _LEVELS.ORT_ENABLE_ALL
+    is_large = len(model.graph.node) > LARGE
+    reason, level = "", _LEVELS.ORT_DISABLE_ALL if is_large else _LEVELS.ORT_ENABLE_ALL
     while True:
         options = ort.SessionOptions()
         options.log_severity_level, options.graph_optimization_level = _SILENT, level
@@ -126,7 +130,7 @@ def refusal(model: onnx.ModelProto, feed: Mapping[str, np.ndarray] | None = None
         except Exception as error:  # its exceptions have no common base
             reason = reason or first_line(error)
             if level not in _SIMPLER:
-                return f"onnxruntime does not run the file ({reason})"
+                raise RuntimeRefusedError(reason) from None
             level = _SIMPLER[level]
         else:
             return _REFUSAL.format(level.name, reason) if reason else ""
@@ -170,8 +174,7 @@ class Session:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if eager:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
-        if eager or large:
-            options.enable_mem_pattern = False  # the plan of the first run takes quadratic time
+        options.enable_mem_pattern = False  # its plan takes quadratic time, and a second arena
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize or large:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
@@ -179,7 +182,7 @@ class Session:
         if store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # it would keep copies of weights in memory
-            options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+            options.enable_cpu_mem_arena = False
             if optimize and not large:
                 options.graph_optimization_level = _SAME_LAYOUT
         try:

@@ -24,11 +24,11 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from npuconv.errors import OutputError
+from npuconv.records import dataclass, field
 
 try:
     import fcntl

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+
+from npuconv.records import dataclass, fields
 
 
 @dataclass(frozen=True)

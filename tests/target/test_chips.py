@@ -286,6 +286,7 @@ ILLEGAL = {
         (lambda: conv(k=(64, 1), size=(80, 8)), "kernel_h=64"),
         (lambda: conv(strides=[8, 1]), "stride_h=8"),
         (lambda: conv(pads=[0, 0, 65, 0]), "pad_bottom=65"),
+        (lambda: conv(pads=[0, 0, 3, 0]), "pad_bottom < dilated_kernel_h when pad_max <= 15"),
         (lambda: conv(k=(2, 1), size=(80, 8), dilations=[65, 1]), "dilation_h=65"),
         (lambda: up(strides=[3, 1]), "stride_h=3"),
         (lambda: up(k=(32, 1), strides=[2, 1]), "kernel_h=32"),

@@ -7,12 +7,11 @@ float, or by an integer and then shift the product right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.errors import ModelError
+from npuconv.records import dataclass
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]

@@ -14,13 +14,13 @@ and a single zero point for all channels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.errors import ModelError
+from npuconv.records import dataclass
 
 Floats = NDArray[np.float32]
 LOWEST, HIGHEST = -128, 127

@@ -6,8 +6,6 @@ scales that move.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -15,6 +13,7 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import shiftable_scales
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import EncodedLayer, RoundedWeights, encode_layer
+from npuconv.records import replace
 
 _LARGEST = float(np.finfo(np.float32).max)
 

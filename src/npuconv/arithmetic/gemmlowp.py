@@ -10,13 +10,12 @@ neural networks for efficient integer-arithmetic-only inference", CVPR 2018, sec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic.whole import W
 from npuconv.errors import ModelError
+from npuconv.records import dataclass
 
 Integers = NDArray[np.int64]
 

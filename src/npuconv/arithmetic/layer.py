@@ -6,8 +6,6 @@ input overflows the accumulator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -19,6 +17,7 @@ from npuconv.arithmetic.encoding import (
     weight_scales,
 )
 from npuconv.errors import ModelError
+from npuconv.records import dataclass
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -7,7 +7,6 @@ TFLite's kernels do (``npuconv.arithmetic.gemmlowp``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import MAX_SHIFT, shifts
 from npuconv.arithmetic.whole import Rounding, W, WholeArray, shifted_right
+from npuconv.records import dataclass
 
 LOWEST, HIGHEST = -128, 127
 _LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is

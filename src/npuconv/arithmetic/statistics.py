@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.whole import ceil_div
+from npuconv.records import dataclass
 
 POSITIONS = 1024  # positions of a tensor that are kept at most
 VALUES = 2**20  # values of a tensor that are kept at most, all channels together

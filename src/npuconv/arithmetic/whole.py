@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.errors import ModelError
+from npuconv.records import dataclass
 
 Integers = NDArray[np.int64]
 W = TypeVar("W", bound="Whole")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, Any, get_args
 
@@ -22,6 +21,7 @@ from pydantic import (
 from npuconv import yamlio
 from npuconv.config import Options
 from npuconv.errors import UsageError
+from npuconv.records import dataclass, field
 from npuconv.schemas.batch import JobStatus
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}

@@ -12,7 +12,6 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import product, takewhile
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
@@ -28,6 +27,7 @@ from npuconv.config_files import is_file, missing_files, read_config, rebase_pat
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.findings import baseline
 from npuconv.legalize.rule_codes import check_codes, unknown_codes
+from npuconv.records import dataclass, field, replace
 from npuconv.target import Target
 from npuconv.yamlio import KeyPath
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -22,6 +21,7 @@ from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.planner import Planner, SplitPlan
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost
+from npuconv.records import asdict, dataclass
 from npuconv.report.sections import Section, Table
 from npuconv.report.words import count, quantity, size
 from npuconv.target import Target, value_text

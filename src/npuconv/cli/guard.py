@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +16,7 @@ from npuconv import files
 from npuconv.cli.help import help_all
 from npuconv.errors import UsageError
 from npuconv.limits import DEFAULT, NAMES, applied, flag, present
+from npuconv.records import replace
 
 if TYPE_CHECKING:
     from npuconv.config import Options

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -16,6 +15,7 @@ from npuconv.model import Model, Node, Tensor, Window, load, query, shapes, wind
 from npuconv.model.conv import flat_pads
 from npuconv.model.nhwc import as_float
 from npuconv.partition import costs
+from npuconv.records import asdict, dataclass, replace
 from npuconv.report.words import total
 
 

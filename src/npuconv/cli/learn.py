@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded
 from npuconv.errors import TargetError, UsageError
+from npuconv.records import replace
 from npuconv.report.escape import shortened
 from npuconv.report.sections import Section, Table
 from npuconv.target import Target

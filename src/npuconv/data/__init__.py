@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from npuconv.data.pictures import open_synthetic
 from npuconv.data.sample_files import ARRAYS, IMAGES, list_directory, open_arrays, read_list
 from npuconv.data.samples import Feed, InputSpec, Samples
 from npuconv.errors import CalibrationError
+from npuconv.records import replace
 
 __all__ = ["Feed", "InputSpec", "Samples", "open_samples", "takes_images"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice
 from types import MappingProxyType
@@ -21,6 +20,7 @@ import numpy as np
 from npuconv.data.archives import Archive
 from npuconv.data.samples import Array, Feed, InputSpec, Samples, choose, matches
 from npuconv.errors import CalibrationError
+from npuconv.records import dataclass
 
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
@@ -17,6 +16,7 @@ from npuconv.data.normalizations import IMAGE_CHANNELS, asked_for, normalization
 from npuconv.data.pictures import image_layout, reads_images
 from npuconv.errors import UsageError
 from npuconv.model import Model, query
+from npuconv.records import dataclass, replace
 from npuconv.schemas import quality
 
 Pictures = Literal["photographs", "made-up", "none"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import onnx
@@ -16,6 +15,7 @@ from npuconv.errors import ModelError, UsageError
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source_scales import is_complete
 from npuconv.model import Model
+from npuconv.records import dataclass, replace
 from npuconv.schemas import quality
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from npuconv.data.normalizations import Floats, mean_and_std, normalization_of
 from npuconv.data.sample_files import check_ordinary
 from npuconv.data.samples import Feed, InputSpec, Samples, choose
 from npuconv.errors import CalibrationError
+from npuconv.records import dataclass, replace
 
 Pixels = NDArray[np.uint8]  # [H,W] or [H,W,C]
 UNREADABLE_IMAGE = (

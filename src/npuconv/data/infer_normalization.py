@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
@@ -40,6 +39,7 @@ from npuconv.data.normalizations import (
 from npuconv.data.pictures import draw, image_layout
 from npuconv.data.samples import InputSpec
 from npuconv.model import Model, Node, query
+from npuconv.records import dataclass, field
 
 Doubles = NDArray[np.float64]
 KNOWN = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)

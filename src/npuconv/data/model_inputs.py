@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from npuconv.config import Preprocess
 from npuconv.data import InputSpec, Source, open_samples
 from npuconv.errors import ModelError
 from npuconv.model import Model, Node, Tensor, query
+from npuconv.records import replace
 
 # Heights and widths that trained models take, most common first; 48 x 320 is a line of text.
 _EXTENTS: tuple[tuple[int, ...], ...] = (

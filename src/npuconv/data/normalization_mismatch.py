@@ -8,7 +8,6 @@ normalization that is inferred from the model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from npuconv.data.normalizations import PixelNormalization, guess
 from npuconv.data.pictures import image_layout
 from npuconv.data.samples import InputSpec, Samples, spread
 from npuconv.model import Model, Node, query
+from npuconv.records import dataclass, replace
 from npuconv.rules.context import NormalizationMismatch
 
 

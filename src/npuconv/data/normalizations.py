@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +9,7 @@ from npuconv.amounts import count
 from npuconv.config import Preprocess
 from npuconv.data.samples import InputSpec
 from npuconv.errors import CalibrationError
+from npuconv.records import dataclass
 
 Floats = NDArray[np.float32]
 IMAGE_CHANNELS = (1, 3, 4)

@@ -10,7 +10,6 @@ Made-up numbers have the right form, and lose 10 to 30 dB.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +22,7 @@ from npuconv.config import Preprocess
 from npuconv.data.normalizations import IMAGE_CHANNELS, SIGNED, PixelNormalization, normalization_of
 from npuconv.data.samples import Array, Feed, InputSpec, Samples
 from npuconv.errors import CalibrationError
+from npuconv.records import replace
 
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import onnx
@@ -12,6 +11,7 @@ from pydantic import Field, ValidationError
 from npuconv.config import Preprocess, Strict
 from npuconv.data.normalizations import PRESETS, asked_for
 from npuconv.errors import ModelError
+from npuconv.records import dataclass
 
 KEY = "npuconv.preprocess"  # key in the metadata of a model
 _MAX_SHOWN = 60  # characters of a record that cannot be read

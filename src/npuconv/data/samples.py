@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.errors import CalibrationError
+from npuconv.records import dataclass, replace
 
 # One of the few seeds that leave every kind of sample on both sides where 2, 3 or 4 kinds
 # alternate, for 9 to 128 samples, if there is room for two of each.

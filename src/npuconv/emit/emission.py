@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.partition.placement import Plan
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

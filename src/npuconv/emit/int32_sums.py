@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from npuconv.legalize.split.builder import SumTerm
 from npuconv.model import Model, Node, Tensor, edit, load, query, save, shapes
 from npuconv.model.core import sweep
+from npuconv.records import dataclass
 
 KEY = "npuconv.int32_sums"  # key of the model's metadata
 _PART = "ConvInteger"

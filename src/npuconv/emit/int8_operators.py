@@ -8,7 +8,6 @@ of the host can be between conversions, too: the metadata of a model list the de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from npuconv.arithmetic.whole import W
 from npuconv.model.proto import Links, attributes_of
 from npuconv.ops.operator import OPERATORS, Arguments, Operator
 from npuconv.ops.tables import SOURCE, TableStep, table
+from npuconv.records import dataclass, field
 from npuconv.target import Target
 
 KEY = "npuconv.operators"  # key of the metadata: names of device operators, one per line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,7 @@ from npuconv.model import store
 from npuconv.model.proto import Links, attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, with_logit_outputs
 from npuconv.quantize.quantization import Quantization
+from npuconv.records import dataclass, field
 from npuconv.rules import engine
 from npuconv.rules.context import MeasuredError, OutputSqnr
 from npuconv.schemas import quality
@@ -165,8 +165,7 @@ class Measured:
 class Comparison:
     """Both models, loaded once, with the outputs of all layers.
 
-    The int8 model runs as float arithmetic that gives the same integers, which is faster;
-    the first sample also runs through the stored integer model.
+    The int8 model runs as float arithmetic that gives the same integers, which is faster.
 
     ``layers`` are tensors to compare besides the outputs, on ``layer_samples`` of the samples;
     ``scales`` are the scales of int8 inputs and outputs; ``tflite`` is the file whose inputs and
@@ -211,9 +210,9 @@ class Comparison:
         self._float_session = executor.Session(observed, threads=1, optimize=optimize)
         self._float_model = float_model
         self._int8_model = None if tflite else int8_model
-        self._stored_session = tflite or executor.Session(int8_model, threads=1)
-        simulation = tflite or executor.Session(with_outputs(int8_model, int8_names), threads=1)
-        self._int8_session = simulation
+        self._int8_session = tflite or executor.Session(
+            with_outputs(int8_model, int8_names), threads=1
+        )
 
     @cached_property
     def _outputs_session(self) -> executor.Session:
@@ -262,18 +261,14 @@ class Comparison:
     def _run(
         self, feed: Feed, number: int, *, with_layers: bool
     ) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Run both models; outputs of the first sample come from the stored int8 model."""
-        int8_feed, float_names, names = self.quantized(feed), self._inner_names, self._inner_names
+        """Run both models."""
+        names = int8_names = _unique((*self._outputs, *self._inner_names))
         if with_layers:
-            float_names = _unique((*float_names, *self._layer_names))
-            names = _unique((*names, *self._int8_layer_names))
+            names = _unique((*names, *self._layer_names))
+            int8_names = _unique((*int8_names, *self._int8_layer_names))
         session = self._float_session if with_layers else self._outputs_session
-        reference = session.run(feed, _unique((*self._outputs, *float_names)), number)
-        if number > 0:
-            outputs = _unique((*self._outputs, *names))
-            return reference, self._int8_session.run(int8_feed, outputs, number)
-        inner = self._int8_session.run(int8_feed, names) if names else {}
-        return reference, {**inner, **self._stored_session.run(int8_feed, self._outputs)}
+        reference = session.run(feed, names, number)
+        return reference, self._int8_session.run(self.quantized(feed), int8_names, number)
 
     def quantized(self, feed: Feed) -> Feed:
         """Return a sample as the int8 model takes it."""
@@ -512,10 +507,9 @@ def check_loads(model: onnx.ModelProto) -> str:
         InternalError: onnxruntime does not load it.
     """
     try:
-        executor.Session(model, threads=1)
+        return executor.refusal(model)
     except executor.RuntimeRefusedError as error:
         raise InternalError(f"the result does not load: {error}", where="emit") from None
-    return executor.refusal(model)
 
 
 def accuracy_findings(

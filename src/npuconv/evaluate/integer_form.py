@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from npuconv.config import Options
@@ -23,6 +21,7 @@ from npuconv.model.core import sweep
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Plan
+from npuconv.records import replace
 from npuconv.target import Target
 
 _TYPES = ("int8", "int8", "int32")  # types of input, weights and bias of a QLinearConv

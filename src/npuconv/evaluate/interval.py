@@ -17,9 +17,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple
+
+from npuconv.records import dataclass
 
 
 class Powers(NamedTuple):

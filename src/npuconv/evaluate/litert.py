@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
+from npuconv.records import dataclass
 from npuconv.tflite import flatbuffer
 
 _MAX_RANK = 8  # largest rank of a tensor of TFLite

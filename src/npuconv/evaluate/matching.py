@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from npuconv.model import Model, nhwc, query
 from npuconv.model.proto import Links, attributes_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
+from npuconv.records import dataclass
 
 KEY = "npuconv.layers"  # key in the model's metadata
 _PREFIX = "npuconv.scale."  # prefix of the names of inputs and outputs in the metadata

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from npuconv.evaluate.labels import Labels
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import scales
 from npuconv.model import external_data, load, query, shapes
+from npuconv.records import dataclass, replace
 
 TFLITE = ".tflite"
 SAMPLES = 64  # unless more are asked for, or there are labels

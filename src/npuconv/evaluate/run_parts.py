@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from npuconv.errors import ModelError
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.pairs import Opened, choose_samples, concatenate_samples, open_model
 from npuconv.evaluate.simulator import as_float
+from npuconv.records import dataclass
 from npuconv.schemas.split import MANIFEST, CrossingTensor, Manifest, PartEntry
 
 Array = NDArray[Any]

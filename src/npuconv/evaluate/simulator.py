@@ -13,7 +13,6 @@ computed in int64, by the kernels in ``npuconv.ops``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, cast, get_args
 
@@ -33,6 +32,7 @@ from npuconv.errors import ModelError
 from npuconv.evaluate.subgraphs import element_types
 from npuconv.model.proto import Links, all_names
 from npuconv.ops.qlinear_conv import IntegerConv
+from npuconv.records import dataclass, replace
 
 Array = NDArray[Any]
 REQUANTIZE_KEY = "npuconv.requantize"  # key in the model's metadata; ``emit`` writes it

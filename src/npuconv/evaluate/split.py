@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from npuconv.evaluate.vectors import device_layers, geometry, target_of
 from npuconv.model import save
 from npuconv.model.proto import Links, reads
 from npuconv.ops.qlinear_conv import IntegerConv
+from npuconv.records import dataclass, replace
 from npuconv.schemas import split as schema
 from npuconv.schemas.report import Tool
 from npuconv.target.description import Requantize

@@ -12,7 +12,6 @@ other.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import onnx
@@ -23,6 +22,7 @@ from npuconv.emit.int8_operators import HOST_KEY, KEY
 from npuconv.model import facts, load
 from npuconv.model.proto import reads
 from npuconv.partition.placement import DisjointSets
+from npuconv.records import dataclass
 from npuconv.target import Target
 
 Side = Literal["device", "host"]

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from npuconv.model.conv import SAME
 from npuconv.model.proto import Links
 from npuconv.model.query import matches
 from npuconv.ops.qlinear_conv import IntegerConv
+from npuconv.records import dataclass, replace
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 from npuconv.version import __version__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -32,6 +31,7 @@ from npuconv.evaluate.pairs import (
 from npuconv.evaluate.vendor import judge, open_tool
 from npuconv.keywords import SampleKeywords
 from npuconv.model.source import read_source
+from npuconv.records import replace
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
 from npuconv.version import __version__

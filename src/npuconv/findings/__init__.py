@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from npuconv.records import dataclass, field
 
 
 class Severity(StrEnum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from npuconv.legalize.split.layer import of_window as layer_of_window
 from npuconv.model import Model, Node, Window, query, window
 from npuconv.model.facts import of_window, settled
 from npuconv.partition.costs import Cost
+from npuconv.records import dataclass, field, replace
 from npuconv.target.facts import Facts
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.partition.crossings import price
 from npuconv.partition.placement import Plan, make_plan
+from npuconv.records import dataclass, field, replace
 from npuconv.rules import engine
 from npuconv.rules.checks.operator_undocumented import operator_undocumented
 from npuconv.rules.context import NodeFacts, RuleContext

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 from npuconv.legalize import region as _region
 from npuconv.model import Model, Node, Tensor
 from npuconv.partition.costs import Form
+from npuconv.records import dataclass, field, replace
 
 
 @dataclass

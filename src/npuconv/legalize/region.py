@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import Model, Node, Tensor, Window, query, window
 from npuconv.model.conv import effective_kernel
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.model.proto import NodeCopy

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from npuconv.legalize.device import TargetDevice as TargetDevice
 from npuconv.legalize.log import Log as Log
+from npuconv.records import dataclass
 from npuconv.registry import Registry, described
 
 # Parameters: the model, inputs by name; in HOST_PREP and OVERSAMPLE also a plan and a request.

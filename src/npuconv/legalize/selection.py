@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from types import MappingProxyType
 from npuconv.amounts import count
 from npuconv.config import Options
 from npuconv.findings import Finding, Severity, Status, baseline, sort_key
+from npuconv.records import dataclass, field, replace
 from npuconv.rules import RULES, engine
 from npuconv.schemas.report import FindingInfo, Report
 

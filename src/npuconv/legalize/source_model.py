@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from npuconv.findings import Finding, Severity
 from npuconv.legalize.split.layer import times
 from npuconv.model import Model, Node, Tensor, Window, query, window
 from npuconv.partition.costs import Cost, cost
+from npuconv.records import dataclass, field, replace
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target
 

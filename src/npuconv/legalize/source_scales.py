@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.model import Model, Node, query
 from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Group, Plan
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import replace
 
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.log import RefusalRecord, RewriteRecord
 from npuconv.legalize.selection import is_blocking
+from npuconv.records import replace
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 

@@ -8,10 +8,10 @@ same kind. Any axis has one cell along it once the slices that its taps read are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 from npuconv.model import Window
+from npuconv.records import dataclass
 
 
 @dataclass(frozen=True)

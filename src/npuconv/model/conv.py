@@ -8,13 +8,13 @@ that take one kernel extent are about one spatial axis.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from npuconv.lazy import np
 from npuconv.model import nhwc, query
 from npuconv.model.core import Node, Tensor
+from npuconv.records import dataclass
 
 Pairs = query.Pairs  # (begin, end) of every spatial axis
 Dims = tuple[int | str | None, ...]

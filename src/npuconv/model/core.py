@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npuconv.model.source import Source
 from npuconv.model.source_scales import SourceScales
+from npuconv.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from npuconv.lazy import np

@@ -9,13 +9,13 @@ An ``activation``, with ``activation_params``, may follow.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from npuconv.lazy import onnx
 from npuconv.model import query
 from npuconv.model.attributes import contradictions, window_rank
 from npuconv.model.core import Node, Tensor
+from npuconv.records import dataclass
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from npuconv.errors import UsageError
+from npuconv.records import dataclass, replace
 
 _MAX_CHARS = 300  # characters of a module, class, path or line of code
 _MAX_TEXT = 1 << 14  # characters of an entry; a stack trace has the innermost frames at its end

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from npuconv.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

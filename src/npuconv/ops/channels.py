@@ -7,9 +7,9 @@ slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from npuconv.model import Node, Tensor, query
+from npuconv.records import dataclass
 
 
 @dataclass(frozen=True)

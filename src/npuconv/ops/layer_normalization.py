@@ -8,7 +8,6 @@ numbers, up to epsilon, and ``d / sqrt(v)`` is the normalized value for any scal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from npuconv.errors import ModelError
 from npuconv.model import Node, query
 from npuconv.ops.operator import Arguments, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, pass_standardized
+from npuconv.records import dataclass
 
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
 _EXACT_BITS = 52  # bits of a number whose root is exact in float64

@@ -7,11 +7,11 @@ look nothing up start fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from npuconv.model import Node, Tensor, query
 from npuconv.ops.channels import Follower, mixed
+from npuconv.records import KW_ONLY, dataclass, field, replace
 from npuconv.registry import Registry
 
 if TYPE_CHECKING:

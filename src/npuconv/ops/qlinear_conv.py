@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from npuconv.model.proto import attributes_of
 from npuconv.ops.conv import OPTIONS, ORDERS, pad_and_describe
 from npuconv.ops.operator import register
 from npuconv.ops.relu import bounds
+from npuconv.records import dataclass
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
 from npuconv.tflite.flatbuffer import TensorScales
 

@@ -8,7 +8,6 @@ is the zero point; if f is infinite, the entry saturates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from npuconv.arithmetic.rescaling import TensorScale
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
 from npuconv.ops.operator import OPERATORS, Arguments, Attributes, Kernel, W
+from npuconv.records import dataclass, field
 
 Stored = NDArray[np.int8]
 Doubles = NDArray[np.float64]

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from npuconv.model import Node, Tensor, query
 from npuconv.ops.channels import Slots, extent
 from npuconv.ops.operator import OPERATORS, data_inputs, values_of
 from npuconv.partition.operators import CUTTING
 from npuconv.partition.placement import IMAGE, DisjointSets, Group, Plan
+from npuconv.records import dataclass, field
 
 CHANNELS = 1  # axis of the channels of every convolution
 

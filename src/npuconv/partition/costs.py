@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.model import Model, Node, Tensor, query, window
 from npuconv.model.nhwc import as_float, is_nhwc
+from npuconv.records import dataclass, replace
 
 if TYPE_CHECKING:
     from npuconv.config import Options

@@ -9,12 +9,12 @@ leaves a subgraph and comes back to it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.model import Model, Node, Tensor, query
 from npuconv.partition.costs import size
 from npuconv.partition.placement import DisjointSets, Plan
+from npuconv.records import dataclass
 
 if TYPE_CHECKING:
     from npuconv.target import Target

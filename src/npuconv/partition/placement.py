@@ -10,7 +10,6 @@ Tensors joined by passthrough operators share one scale and form a *group*.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
@@ -25,6 +24,7 @@ from npuconv.partition.operators import (
     passes_int8,
 )
 from npuconv.partition.regions import nodes_on_device
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.target import Target

@@ -10,13 +10,13 @@ Algorithms", IEEE TSE 1977).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.model import Model, Node, query
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.costs import size
 from npuconv.partition.operators import CUTTING, passes_int8, takes_as
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.target import Target

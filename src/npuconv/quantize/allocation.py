@@ -8,10 +8,10 @@ the device (the error of the tensor between them only goes if both repeat).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from npuconv.quantize.oversampling import Repeats
 from npuconv.quantize.settings import BUDGET
+from npuconv.records import dataclass
 
 # Remaining error of an output if k copies round it, as a power of k: their inputs differ, so
 # their roundings are neither equal nor independent. Dithered inputs: k * k.

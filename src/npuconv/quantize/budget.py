@@ -8,7 +8,6 @@ samples, and the best is taken, or the first that reaches the goal.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import onnx
 
@@ -29,6 +28,7 @@ from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
+from npuconv.records import dataclass
 from npuconv.timings import Step
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -25,6 +24,7 @@ from npuconv.quantize.hessian import Hessian, HessianReader, windows_of
 from npuconv.quantize.imported_scales import METHODS
 from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
+from npuconv.records import dataclass, replace
 from npuconv.rules import engine
 from npuconv.rules.context import CalibrationEvidence
 from npuconv.timings import Step

@@ -12,7 +12,6 @@ tensors is checked with everything rounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from npuconv.quantize.ranges import RangeChoice
 from npuconv.quantize.sensitivity import measure
 from npuconv.quantize.settings import CLIPPING
 from npuconv.quantize.state import QuantState
+from npuconv.records import replace
 from npuconv.timings import Step
 
 Shares = Mapping[str, float]  # clipping limit as a share of the largest value, by group

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from npuconv.model import Model, Node, query, store
 from npuconv.ops.operator import values_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.state import QuantState
+from npuconv.records import dataclass
 
 _PREFIX = "npuconv/fake_quant"
 Floats = NDArray[np.float32]

@@ -6,13 +6,13 @@ As far as their inputs are correlated: E. Frantar et al., "GPTQ", ICLR 2023.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.errors import InternalError
 from npuconv.quantize.settings import ROUNDING
+from npuconv.records import dataclass
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

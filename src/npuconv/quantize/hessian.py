@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from npuconv.data.samples import Feed
 from npuconv.model import Node, query
 from npuconv.model.conv import diagonal_groups
 from npuconv.quantize.settings import HESSIAN
+from npuconv.records import dataclass
 
 _LARGEST = 1e9  # largest value in units: float32 holds sums of many products of such values
 Floats = NDArray[np.float32]

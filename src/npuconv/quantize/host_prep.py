@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -36,6 +35,7 @@ from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import HOST_PADDING, PROBE
 from npuconv.quantize.state import QuantState
+from npuconv.records import replace
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]

@@ -9,7 +9,6 @@ copies is then 1/k of the error of one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.rewrites.repeat_convolution import LayerCopies, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.state import QuantState
+from npuconv.records import dataclass, replace
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

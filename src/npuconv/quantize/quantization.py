@@ -5,8 +5,6 @@ Each step takes values and returns values; a step that changes the graph returns
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from npuconv.config import Options
 from npuconv.data.calibration_data import CalibrationData
 from npuconv.legalize.legal import LegalModel
@@ -22,6 +20,7 @@ from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import BUDGET, CLIPPING, PROBE, SENSITIVITY
 from npuconv.quantize.split import SplitGraph, split_quantized
 from npuconv.quantize.state import QuantState
+from npuconv.records import dataclass
 from npuconv.timings import Timings
 
 

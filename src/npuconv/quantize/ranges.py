@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.scale_constraints import ConstraintBuilder, ScaleConstraints
 from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
+from npuconv.records import dataclass, replace
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

@@ -6,7 +6,6 @@ The products of the inputs are uncentred, so that an offset by rounding counts a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +23,7 @@ from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import QuantState
+from npuconv.records import dataclass, replace
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]

@@ -14,7 +14,6 @@ length of its side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +28,7 @@ from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import CUTTING, softmax_behind
 from npuconv.partition.placement import Group, Plan
 from npuconv.quantize.settings import MARGIN, RANGES
+from npuconv.records import dataclass
 
 Doubles = NDArray[np.float64]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -25,6 +24,7 @@ from npuconv.data.workers import in_order
 from npuconv.ops.tape import OLDEST_OPSET, Shape, Tape
 from npuconv.quantize.fake_quant import QuantPoint, add_constant, rounding_nodes
 from npuconv.quantize.gradients import backward
+from npuconv.records import dataclass, replace
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]

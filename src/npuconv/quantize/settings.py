@@ -5,10 +5,10 @@ Measured by ``python benchmarks/ablation.py steps``, which leaves out one step a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import get_args
 
 from npuconv.config import Step
+from npuconv.records import dataclass
 
 STEPS: tuple[str, ...] = get_args(Step)  # each can be left out: --without
 

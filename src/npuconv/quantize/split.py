@@ -7,7 +7,6 @@ slices of its input and output have the scales of their channels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from npuconv.legalize.split.planner import split_layers
 from npuconv.legalize.tools.compose import compose
 from npuconv.model import core, shapes
 from npuconv.quantize.state import QuantState
+from npuconv.records import dataclass, replace
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from npuconv.findings import Severity
+from npuconv.records import dataclass
 from npuconv.report import groups, terminal, words
 from npuconv.report.escape import elide, plain
 from npuconv.report.sections import Note, Section, overview

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
+
+from npuconv.records import dataclass, field
 
 BOX, HEIGHT = 184, 42  # width and height of a box
 _LINE = 14  # width of a slot of a passing line

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
 
+from npuconv.records import dataclass, replace
 from npuconv.report import words
 from npuconv.report.escape import elide, visible
 from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, draw

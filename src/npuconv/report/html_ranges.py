@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from npuconv.records import dataclass
 from npuconv.report import words
 from npuconv.report.html_graph import fused_activations
 from npuconv.schemas.quality import LEVELS_PER_BIN, ChannelRange

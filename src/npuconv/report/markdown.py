@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 
+from npuconv.records import replace
 from npuconv.report import Unreadable, groups
 from npuconv.report.escape import plain, shortened
 from npuconv.report.sections import Item, Note, Section, Table, overview, sections

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.findings import Status
+from npuconv.records import dataclass, field
 from npuconv.report import groups, words
 from npuconv.report.groups import RuleFindings
 from npuconv.report.words import count

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
@@ -18,6 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.text import Text
 
+from npuconv.records import dataclass
 from npuconv.report.escape import elide, plain
 from npuconv.report.sections import Item, Note, Section, Table
 

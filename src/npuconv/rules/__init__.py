@@ -19,11 +19,11 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from npuconv.findings import Severity as Severity
 from npuconv.model import Node
+from npuconv.records import dataclass
 from npuconv.registry import Registry, described
 from npuconv.rules.context import RuleContext as RuleContext
 from npuconv.rules.context import Violation as Violation

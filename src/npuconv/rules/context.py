@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.findings import Severity, Status
@@ -13,6 +12,7 @@ from npuconv.model import Model, Node, Tensor, query
 from npuconv.model import facts as measuring
 from npuconv.model.attributes import contradictions
 from npuconv.partition.placement import Plan
+from npuconv.records import dataclass, field
 from npuconv.target import value_text
 from npuconv.target.facts import DECIDED_LATER, lookup
 

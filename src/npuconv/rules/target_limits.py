@@ -7,12 +7,12 @@ integer convolutions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import Model, Node, query, window
 from npuconv.model.conv import resolved_pads
+from npuconv.records import dataclass
 from npuconv.rules import Violation
 from npuconv.rules.context import RuleContext
 from npuconv.target import value_text

@@ -7,8 +7,9 @@ known (a dynamic extent, weights that are not constant) is ``None``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from npuconv.records import dataclass
 
 Kind = Literal["int", "str", "bool"]
 Mode = Literal["plain", "grouped", "depthwise", "transposed"]

@@ -6,7 +6,6 @@ import copy
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pydantic import PrivateAttr
 
 from npuconv import yamlio
 from npuconv.errors import TargetError, UsageError, raise_together
+from npuconv.records import replace
 from npuconv.target.description import Description
 from npuconv.target.facts import FACTS
 from npuconv.target.files import builtin_names, read

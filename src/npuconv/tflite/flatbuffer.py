@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.errors import ModelError
+from npuconv.records import dataclass, field
 
 Array = NDArray[Any]
 
@@ -114,20 +114,17 @@ def to_bytes(graph: Graph, description: str, metadata: Mapping[str, str]) -> byt
     return _File(size).write(graph, description, metadata)
 
 
-@dataclass
 class _File:
-    """A file being written, from its leaves to its root."""
+    """A file being written, from its leaves to its root; ``size``: bytes of all constants."""
 
-    size: int  # bytes of all constants
-    buffers: list[bytes] = field(default_factory=lambda: [b""])  # the first is empty by contract
-    numbers: dict[bytes, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, size: int) -> None:
         import flatbuffers
         import tflite
 
+        self.buffers = [b""]  # the first is empty by contract
+        self.numbers: dict[bytes, int] = {}
         self.schema: Any = tflite
-        self.builder: Any = flatbuffers.Builder(self.size + 2**16)
+        self.builder: Any = flatbuffers.Builder(size + 2**16)
 
     def write(self, graph: Graph, description: str, metadata: Mapping[str, str]) -> bytes:
         """Return the bytes of the whole file."""

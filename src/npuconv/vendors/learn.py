@@ -8,13 +8,13 @@ import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npuconv.errors import UsageError
+from npuconv.records import dataclass, field
 from npuconv.target import Target
 from npuconv.target.facts import FACTS
 from npuconv.target.limit import Limit

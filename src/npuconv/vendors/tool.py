@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from npuconv.data.archives import Archive, npz
 from npuconv.errors import CalibrationError, UsageError
+from npuconv.records import dataclass, field
 
 HOME = "NPUCONV_VENDORS"  # environment variable: folder with an environment for each tool
 _DEFAULT_HOME = "~/.cache/npuconv/vendors"

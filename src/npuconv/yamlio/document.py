@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import yaml
 
 from npuconv.errors import LocatedError, raise_together
+from npuconv.records import dataclass, field
 from npuconv.yamlio.messages import dotted, explain, hint_of, nearest
 
 if TYPE_CHECKING:

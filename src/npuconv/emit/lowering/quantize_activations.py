@@ -11,7 +11,6 @@ format ``qdq``, which compilers of devices read. Tensors of the host stay float.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
@@ -21,6 +20,7 @@ from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.ops.operator import values_of
 from npuconv.partition.operators import MOVEMENTS, constants_of
 from npuconv.partition.placement import Plan
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

@@ -9,7 +9,6 @@ each part is a Conv, and no conversion is between it and the sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.emit.emission import Emission, dequantized, dequantizer, quantizer
@@ -17,6 +16,7 @@ from npuconv.errors import InternalError
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.emit.int32_sums import SumEntry

@@ -9,7 +9,6 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
@@ -20,6 +19,7 @@ from npuconv.emit.tflite.functions import STANDARD, expand, fold
 from npuconv.errors import ModelError
 from npuconv.ops.operator import OPERATORS
 from npuconv.ops.quantize_linear import nominal
+from npuconv.records import dataclass, field
 from npuconv.rules.context import FormObstacle
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, View, onnx_order
 from npuconv.tflite.flatbuffer import Graph, Tensor, TensorScales, to_bytes

@@ -8,12 +8,11 @@ scale at each run, the operator reads the float input, and only the scales of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools import quantized
 from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.records import dataclass
 
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 

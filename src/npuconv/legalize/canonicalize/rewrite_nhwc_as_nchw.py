@@ -11,7 +11,6 @@ No runtime on a CPU runs that domain, so there is nothing to compare the result 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.layout import transpose
@@ -19,6 +18,7 @@ from npuconv.legalize.tools.replace import activate
 from npuconv.model import Model, Node, Tensor, edit, nhwc, query, window
 from npuconv.model.attributes import window_rank
 from npuconv.model.conv import resolved_pads
+from npuconv.records import replace
 
 
 @register_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)

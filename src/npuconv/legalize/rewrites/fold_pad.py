@@ -7,12 +7,11 @@ infinity. Every consumer that can takes it, the Pad stays for the others.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
 from npuconv.model import Model, Node, edit, query, window
 from npuconv.model.conv import Pairs, flat_pads
+from npuconv.records import replace
 
 
 @register_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))

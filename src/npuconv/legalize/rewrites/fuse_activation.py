@@ -10,13 +10,13 @@ an Erf is written so for TFLite, too, which has no other operator for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, facts, query
 from npuconv.ops.operator import operator_of
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.ops.tables import TableStep

@@ -14,7 +14,6 @@ the phases of a cell lie side by side, as DepthToSpace puts them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
@@ -23,6 +22,7 @@ from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.conv import effective_kernel
 from npuconv.partition.costs import Form, choose, size
+from npuconv.records import dataclass, replace
 
 AXES = 2
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent

@@ -12,8 +12,6 @@ tensors, as in attention, is not rewritten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import (
@@ -25,6 +23,7 @@ from npuconv.legalize.tools.conv_forms import (
     type_obstacle,
 )
 from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.records import dataclass, replace
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,6 +21,7 @@ from npuconv.legalize.split.proposal import (
     Rounding,
 )
 from npuconv.model import Tensor
+from npuconv.records import replace
 
 # Input channels of a constant that replace a bias, per square root of the number of weights of an
 # output; one more channel holds the remainder.

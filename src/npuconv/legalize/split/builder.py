@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from npuconv.legalize.split.layer import Layer
 from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import flat_pads
+from npuconv.records import dataclass, field, replace
 
 FOREVER = 2**63 - 1  # end of a Slice up to the end of any extent
 Mode = Literal["float", "rounding", "exact", "int8"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 
@@ -28,6 +27,7 @@ from npuconv.legalize.split.proposal import (
 )
 from npuconv.model import Tensor
 from npuconv.model.conv import block_diagonal
+from npuconv.records import replace
 
 _GROUPS = (limits.GROUP, limits.INPUTS, limits.OUTPUTS)
 _CHANNELS = (limits.INPUTS, limits.OUTPUTS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -30,6 +29,7 @@ from npuconv.legalize.split.proposal import (
 )
 from npuconv.legalize.split.stride import fit_extents
 from npuconv.model import Tensor
+from npuconv.records import replace
 
 Taps = tuple[int, int, int]  # first, count and distance of taps along an axis
 Cuts = tuple[tuple[Taps, ...], ...]  # parts of the kernel along each axis

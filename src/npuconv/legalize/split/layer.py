@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.model import Node, Tensor, Window, query, window
 from npuconv.model.conv import Pairs, conv_output, effective_kernel
 from npuconv.partition.operators import CUTTING, takes_as
+from npuconv.records import dataclass, replace
 
 if TYPE_CHECKING:
     from npuconv.target import Target

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from npuconv.legalize.split.layer import Layer
 from npuconv.model.facts import of_window
+from npuconv.records import dataclass, field
 from npuconv.target.description import ListedOperator
 from npuconv.target.facts import FACTS
 

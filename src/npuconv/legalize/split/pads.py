@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from npuconv.legalize.split import limits
@@ -12,6 +11,7 @@ from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import OPERATORS, Emit, LayerSplit, Part, Proposal
 from npuconv.model import Tensor
+from npuconv.records import replace
 
 # Topics of the ways that need an input without pads.
 _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, limits.EXTENT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter, itemgetter
 
@@ -22,6 +21,7 @@ from npuconv.legalize.split.proposal import (
 )
 from npuconv.model import Model, Node, Tensor, edit
 from npuconv.partition.costs import Cost
+from npuconv.records import dataclass, field, replace
 from npuconv.target import Target
 
 _FORMS = frozenset({"split", "dense"})  # ways that a user can prefer

@@ -7,7 +7,6 @@ its edges of the image, and no operator pads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import ceil, prod
@@ -29,6 +28,7 @@ from npuconv.legalize.split.proposal import (
     sizes,
 )
 from npuconv.model import Tensor
+from npuconv.records import replace
 
 _MOST_IN_TURN = 32  # largest number of pools in the place of a pool
 _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)

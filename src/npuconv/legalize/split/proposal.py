@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import itemgetter
 
@@ -12,6 +11,7 @@ from npuconv.legalize.split.builder import Bound, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
 from npuconv.model import Tensor
+from npuconv.records import dataclass, replace
 from npuconv.registry import Registry, described, in_order
 
 POOLS = ("MaxPool", "AveragePool")

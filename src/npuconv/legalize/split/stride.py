@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -15,6 +14,7 @@ from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import CHOICES, OPERATORS, Emit, LayerSplit, Part, Proposal
 from npuconv.model import Tensor
+from npuconv.records import replace
 
 _Factors = tuple[int, ...]
 _MOST_PHASES = 16  # largest number of output phases along an axis

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from npuconv.legalize.split import limits
@@ -23,6 +22,7 @@ from npuconv.legalize.split.proposal import (
 )
 from npuconv.legalize.split.stride import fit_extents
 from npuconv.model import Tensor
+from npuconv.records import replace
 
 _EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
 _MOST_EXTRA = 64  # largest number of cells added to an image, to reach a multiple or a minimum

@@ -6,7 +6,6 @@ A BatchNormalization, and Mul, Div, Add and Sub by constants per channel, comput
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
@@ -21,6 +20,7 @@ from npuconv.legalize.tools.conv_forms import (
     type_obstacle,
 )
 from npuconv.model import Model, Node, Tensor, edit, query, window
+from npuconv.records import dataclass
 
 if TYPE_CHECKING:
     Dims = tuple[int | str | None, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from npuconv.legalize.device import TargetDevice
@@ -12,6 +11,7 @@ from npuconv.legalize.region import trace
 from npuconv.legalize.tools.layout import RESHAPES
 from npuconv.legalize.tools.movement import CHANNELS, Movement, Sizes, Step
 from npuconv.model import Model, Node, Tensor, edit, facts, query
+from npuconv.records import dataclass
 
 OPS = ("Transpose", *sorted(RESHAPES))
 _MOVING = frozenset({*OPS, "Gather"})  # a Gather with a single index

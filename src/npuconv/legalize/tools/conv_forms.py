@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
 from npuconv.model import Model, Node, Tensor, Window, edit
 from npuconv.model.conv import Pairs, conv_output
+from npuconv.records import dataclass
 
 Dims = tuple[int | str | None, ...]
 

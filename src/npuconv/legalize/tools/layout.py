@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from npuconv.lazy import np
 from npuconv.model import Model, Node, Tensor, edit, query, window
 from npuconv.model.conv import Pairs
+from npuconv.records import dataclass
 
 Dims = Sequence[int | str | None]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations, islice, pairwise, permutations, product
 from typing import NamedTuple
 
 from npuconv.legalize.tools.layout import perm_of
 from npuconv.model import Node, Tensor, query
+from npuconv.records import dataclass, replace
 
 CHANNELS, MIN_RANK = 1, 3
 USUAL_RANK = 4  # largest rank that devices with a Transpose take

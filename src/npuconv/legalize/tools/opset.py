@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from npuconv.lazy import np, onnx
 from npuconv.legalize.log import Log
 from npuconv.model import Graph, Model, Node, Tensor, edit, query
 from npuconv.model.core import subgraphs
+from npuconv.records import dataclass
 from npuconv.version import OLDEST_OPSET
 
 DECIDED = 28  # newest opset whose changes are known here: no node crosses a later one

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from npuconv.lazy import np
 from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.records import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from npuconv.legalize import measure
 from npuconv.legalize.region import Region, capture, upstream
 from npuconv.model import Model, Node, Tensor, query
 from npuconv.model.inference import MAX_SHAPE_VALUES
+from npuconv.records import dataclass, field
 
 SOURCES = ("Shape", "Size")
 # First guess and step from extent to extent, for each round: small and large extents, 1, 0.

@@ -13,13 +13,13 @@ convolutions of the device that pad the tensor pad it alike.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.conv import Pairs, flat_pads
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import Plan
+from npuconv.records import replace
 
 _ZEROS = "the zeros cross to the device, too"
 _ROUND_TRIP = "it crosses to the host, and back with the zeros"

@@ -15,7 +15,6 @@ the copies differ in weights and output only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from npuconv.lazy import np
@@ -23,6 +22,7 @@ from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.placement import Plan
+from npuconv.records import dataclass, field
 
 # Shifted inputs and their shifts, by name of the input and number of copies.
 ShiftedInputs = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]

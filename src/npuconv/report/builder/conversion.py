@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
@@ -20,6 +19,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import waived
 from npuconv.model import save
 from npuconv.quantize.quantization import Quantization
+from npuconv.records import dataclass
 from npuconv.report.builder import notices
 from npuconv.report.builder.quantization_rows import (
     budget_report,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from npuconv.legalize import keep_float
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import RewriteRecord
@@ -12,6 +10,7 @@ from npuconv.legalize.source_model import by_label, describe, form_of, operators
 from npuconv.model import Model, Node, query
 from npuconv.partition import costs, crossings
 from npuconv.partition.costs import cost
+from npuconv.records import replace
 from npuconv.report.groups import group_by
 from npuconv.report.words import total
 from npuconv.schemas import report as schema

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from npuconv.config import Options
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
+from npuconv.records import dataclass
 from npuconv.report.builder.placement_rows import device_row, node_rows, node_source
 from npuconv.report.groups import kind
 from npuconv.report.words import count, total

@@ -13,9 +13,8 @@ How to fix:
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from npuconv.model import Node
+from npuconv.records import replace
 from npuconv.rules import CONV, SLIDING, RuleContext, Violations, rule
 
 

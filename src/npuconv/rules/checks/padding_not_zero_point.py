@@ -14,9 +14,8 @@ How to fix:
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from npuconv.model import Node
+from npuconv.records import replace
 from npuconv.rules import RuleContext, Violations, integer_conv, rule
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 

@@ -17,10 +17,9 @@ How to fix:
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from npuconv.model import Node, window
 from npuconv.model.axis_removal import obstacles, offer
+from npuconv.records import replace
 from npuconv.rules import CONV, SLIDING, RuleContext, Violations, conv, rule
 
 _DEVICE_AXES = 2  # spatial axes of an accelerator for images

@@ -17,11 +17,11 @@ How to fix:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.model import Node, query
+from npuconv.records import dataclass
 from npuconv.rules import RuleContext, Severity, Violation, Violations, conv, rule
 
 if TYPE_CHECKING:
