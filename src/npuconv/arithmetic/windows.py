@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
+
+from npuconv.arithmetic.whole import ceil_div
 
 
 def im2col(
@@ -34,11 +37,12 @@ def im2col(
         padded = np.zeros((*values.shape[:2], *map(sum, sides)), values.dtype)
         inside = (slice(first, first + n) for n, first, _ in sides)
         padded[(slice(None), slice(None), *inside)] = values
-    reaches = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
-    if any(n < reach for n, reach in zip(padded.shape[2:], reaches, strict=True)):
-        return np.zeros((*values.shape[:2], *[0] * rank, *kernel), np.float32)
-    spatial = tuple(range(2, 2 + rank))
-    views = np.lib.stride_tricks.sliding_window_view(padded, reaches, axis=spatial)
-    everything = slice(None)
-    steps = (slice(None, None, step) for step in (*strides, *dilations))
-    return views[(everything, everything, *steps)]
+    reaches = ((size - 1) * step for size, step in zip(kernel, dilations, strict=True))
+    positions = [
+        max(ceil_div(extent - reach, stride), 0)
+        for extent, reach, stride in zip(padded.shape[2:], reaches, strides, strict=True)
+    ]
+    bytes_by_axis = padded.strides[2:]
+    steps = [n * step for n, step in zip(bytes_by_axis * 2, (*strides, *dilations), strict=True)]
+    shape = (*values.shape[:2], *positions, *kernel)
+    return as_strided(padded, shape, (*padded.strides[:2], *steps), writeable=False)

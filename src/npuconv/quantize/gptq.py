@@ -1,6 +1,8 @@
 """GPTQ rounding: errors of weights are compensated by the weights that are rounded after them.
 
-As far as their inputs are correlated: E. Frantar et al., "GPTQ", ICLR 2023.
+As far as their inputs are correlated: E. Frantar et al., "GPTQ", ICLR 2023. With ``H = U U'``,
+``U`` upper triangular, and ``d`` the errors of a row, ``d' H d`` is ``|U' d|^2``: each weight in
+turn makes its own summand small. These are the integers of GPTQ, without an inverse of ``H``.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ def damping(length: int, count: int) -> float:
 
 @dataclass(frozen=True)
 class Factor:
-    """Factor that passes the error of one weight on to the weights that are rounded after it."""
+    """Factor of the products of the inputs."""
 
     order: NDArray[np.int64]  # [G,K], inputs in the order of rounding
-    upper: Doubles  # [G,K,K], upper triangular; ``U' U`` is the inverse of the ordered products
+    upper: Doubles  # [G,K,K], upper triangular; ``U U'`` are the damped products in that order
 
 
 def factorize(products: Doubles, damp: float) -> Factor:
@@ -51,10 +53,9 @@ def factorize(products: Doubles, damp: float) -> Factor:
     # The unit is the mean square of a group; inputs that are always 0 have none, and pass 0 on.
     mean = diagonal.mean(axis=1)
     unit = np.where(mean > 0, mean, 1.0)[:, None, None]
-    # H = V V' with V upper triangular is a Cholesky decomposition in reverse order; U is 1/V.
+    # An upper triangular factor is a Cholesky decomposition in reverse order.
     turned = _cholesky(ordered[:, ::-1, ::-1] / unit, np.full(len(unit), damp))
-    upper = np.triu(np.linalg.inv(turned[:, ::-1, ::-1]))
-    return Factor(order, upper / np.sqrt(unit))
+    return Factor(order, turned[:, ::-1, ::-1] * np.sqrt(unit))
 
 
 def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
@@ -77,7 +78,7 @@ def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
 
 
 def gptq(weight: Doubles, scales: Doubles, factor: Factor) -> tuple[Floats, Doubles]:
-    """Round weights to integers -127..127, each error passed on to the weights that follow.
+    """Round weights to integers -127..127, each after it took up the errors of those before it.
 
     Args:
         weight: [G,M,K], M outputs of each of G groups.
@@ -88,34 +89,21 @@ def gptq(weight: Doubles, scales: Doubles, factor: Factor) -> tuple[Floats, Doub
         Integers, float32 [G,M,K], and the mean squared error of each output under the damped
         products, [G,M].
     """
-    upper = factor.upper.astype(np.float32)
     ordered = np.arange(len(weight))[:, None], factor.order
-    rows = np.asarray((weight / scales[:, :, None]).transpose(0, 2, 1), np.float32)[ordered]
-    integers, errors = np.empty_like(rows), np.zeros(scales.shape)
-    for start in range(0, rows.shape[1], ROUNDING.panel):
-        stop = min(start + ROUNDING.panel, rows.shape[1])
-        errors += _panel(rows, integers, upper, start, stop)
+    exact = np.asarray((weight / scales[:, :, None]).transpose(0, 2, 1), np.float32)[ordered]
+    diagonal = np.diagonal(factor.upper, axis1=1, axis2=2)
+    shares = (factor.upper / diagonal[:, None]).transpose(0, 2, 1).astype(np.float32, order="C")
+    integers, lost, remainders = (np.empty_like(exact) for _ in range(3))
+    for k in range(exact.shape[1]):
+        weights = exact[:, k] + (shares[:, k, None, :k] @ lost[:, :k])[:, 0]
+        steps = np.rint(weights, out=integers[:, k])
+        np.minimum(np.maximum(steps, -127, out=steps), 127, out=steps)
+        np.subtract(exact[:, k], steps, out=lost[:, k])
+        np.subtract(weights, steps, out=remainders[:, k])
+    errors = np.einsum("gkm,gk->gm", np.square(remainders), np.square(diagonal))
     result = np.empty_like(integers)
     result[ordered] = integers
     return result.transpose(0, 2, 1), errors * np.square(scales)
-
-
-def _panel(rows: Floats, integers: Floats, upper: Floats, start: int, stop: int) -> Floats:
-    """Round the inputs [G,K,M] of a panel in sequence, then update all later inputs.
-
-    Returns:
-        Sums of squared errors that were not compensated, in squared steps [G,M].
-    """
-    errors = np.empty((len(rows), stop - start, rows.shape[2]), np.float32)
-    for k in range(start, stop):
-        weights = rows[:, k]
-        steps = np.rint(weights, out=integers[:, k])
-        np.minimum(np.maximum(steps, -127, out=steps), 127, out=steps)
-        error = np.divide(weights - steps, upper[:, k, k, None], out=errors[:, k - start])
-        rows[:, k + 1 : stop] -= upper[:, k, k + 1 : stop, None] * error[:, None, :]
-    if stop < rows.shape[1]:
-        rows[:, stop:] -= upper[:, start:stop, stop:].transpose(0, 2, 1) @ errors
-    return np.einsum("gkm,gkm->gm", errors, errors)
 
 
 def gptq_with_best_steps(

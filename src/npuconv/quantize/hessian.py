@@ -158,24 +158,29 @@ class HessianReader:
     def __init__(self, layers: Sequence[WindowedConv], samples: int) -> None:
         self.hessians = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
         self.tensors = {layer.tensor for layer in layers}
-        self._layers, self._samples = layers, min(HESSIAN.samples, samples)
+        self._samples = min(HESSIAN.samples, samples)
+        counts = [_window_count(layer, self._samples) for layer in layers]
+        intervals = map(_position_intervals, layers, counts)
+        self._layers = list(zip(layers, counts, intervals, strict=True))
 
     def read(self, number: int, arrays: Feed) -> Callable[[], None]:
         """Return a function that adds the windows of a sample; none behind the first samples."""
         layers = self._layers if number < self._samples else ()
-        parts = [_windows(layer, arrays[layer.tensor], self._samples) for layer in layers]
+        parts = [
+            (self.hessians[layer.name], _windows(layer, arrays[layer.tensor], count, intervals))
+            for layer, count, intervals in layers
+        ]
         held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
 
         def add() -> None:
-            for layer, windows in zip(layers, parts, strict=True):
-                self.hessians[layer.name].add(windows, held_out=held_out)
+            for hessian, windows in parts:
+                hessian.add(windows, held_out=held_out)
 
         return add
 
 
-def _windows(layer: WindowedConv, values: Floats, sample_count: int) -> Floats:
-    """Return the windows of a layer at some of its positions, [G,K,P]."""
-    intervals = _position_intervals(layer, sample_count)
+def _windows(layer: WindowedConv, values: Floats, count: int, intervals: Sequence[int]) -> Floats:
+    """Return about ``count`` windows of a layer, at intervals of its positions, [G,K,P]."""
     strides = [stride * step for stride, step in zip(layer.strides, intervals, strict=True)]
     windows = im2col(values, layer.kernel, strides, layer.dilations, layer.pads)
     # Pads behind the values may make room for more positions than the layer has.
@@ -185,8 +190,8 @@ def _windows(layer: WindowedConv, values: Floats, sample_count: int) -> Floats:
     rank = len(layer.kernel)
     order = (1, *range(2 + rank, 2 + 2 * rank), 0, *range(2, 2 + rank))
     columns = windows.transpose(order).reshape(layer.group, layer.length, -1)
-    count = max(_window_count(layer, sample_count) * len(values), 1)
-    return np.ascontiguousarray(columns[:, :, :: max(columns.shape[2] // count, 1)])
+    interval = max(columns.shape[2] // max(count * len(values), 1), 1)
+    return np.ascontiguousarray(columns[:, :, ::interval])
 
 
 def _window_count(layer: WindowedConv, sample_count: int) -> int:
@@ -195,11 +200,11 @@ def _window_count(layer: WindowedConv, sample_count: int) -> int:
     return ceil_div(min(total, HESSIAN.most_windows), sample_count)
 
 
-def _position_intervals(layer: WindowedConv, sample_count: int) -> tuple[int, ...]:
+def _position_intervals(layer: WindowedConv, count: int) -> tuple[int, ...]:
     """Return the interval of the positions by axis; odd, to avoid the period of a pattern."""
     if layer.output is None:
         return (3,) * len(layer.kernel)
-    count, intervals = _window_count(layer, sample_count), [1] * len(layer.kernel)
+    intervals = [1] * len(layer.kernel)
     while True:
         counts = list(map(ceil_div, layer.output, intervals))
         if math.prod(counts) <= 1.5 * count:

@@ -87,7 +87,6 @@ class RoundingSettings:
     """GPTQ-style rounding."""
 
     damping: float = 0.01  # least share of the mean square of the inputs, added to each square
-    panel: int = 16  # columns that are rounded before the columns behind them are updated
     few_weights: int = 64  # largest number of weights in a row that tries several step sizes
     # Sizes to try, as multiples of the smallest that reaches the largest weight.
     steps: tuple[float, ...] = tuple(1.0 + 0.1 * k / 15 for k in range(16))
