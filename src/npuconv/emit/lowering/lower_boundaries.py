@@ -16,7 +16,7 @@ from npuconv.model import Model, Node, Tensor, edit, query
 
 @register_pass(Phase.LOWER, after=("lower-passthrough",))
 def lower_boundaries(model: Model, device: TargetDevice) -> dict[str, float]:
-    """Return the scales of int8 inputs and outputs by name, which the graph does not contain."""
+    # Returns the scales of int8 inputs and outputs by name, which the graph does not contain.
     for tensor in list(model.graph.outputs):
         _drop_requantization(model, tensor)
     scales = dict[str, float]()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @register_pass(Phase.QUANTIZE, after=("drop-saturated",))
 def quantize_activations(model: Model, device: TargetDevice, emission: Emission) -> dict[str, str]:
-    """Return the name of the int8 tensor by its float tensor."""
+    # Returns the name of the int8 tensor by its float tensor.
     plan, encodings = emission.plan, emission.encodings
     if not encodings:
         return {}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @register_pass(Phase.QUANTIZE, after=("quantize-activations",))
 def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> dict[str, str]:
-    """Return notes for the report on layers whose scales were raised, by node label."""
+    # Returns notes for the report on layers whose scales were raised, by node label.
     from npuconv.arithmetic.layer import bias_scales
 
     notes = dict[str, str]()

@@ -29,7 +29,7 @@ _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 def split_accumulated(
     model: Model, device: TargetDevice, emission: Emission
 ) -> list[tuple[str, SumEntry]]:
-    """Return the entries of the metadata, each with the label of its layer."""
+    # Returns the entries of the metadata, each with the label of its layer.
     writer = _Writer(model, integers=device.options.format != "qdq")
     convs = [conv for conv in emission.plan.convolutions if conv.name in emission.terms]
     return [(model.label(c), writer.split(c, emission.terms[c.name])) for c in convs]

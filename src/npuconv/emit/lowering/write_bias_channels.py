@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @register_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
 def write_bias_channels(model: Model, emission: Emission) -> list[tuple[str, str]]:
-    """Return notes for the report, each with the label of its layer."""
+    # Returns notes for the report, each with the label of its layer.
     notes = list[tuple[str, str]]()
     for conv in emission.plan.convolutions:
         channels = emission.bias_channels.get(conv.name)
