@@ -27,7 +27,7 @@ class _ObstacleError(Exception):
     """A node cannot cross a version of its operator."""
 
     node: Node
-    wanted: int  # opset that it cannot reach
+    target: int  # opset that it cannot reach
     last = 0  # newest opset that the node reaches
 
 
@@ -70,7 +70,7 @@ def raise_to(model: Model, log: Log, target: int, least: int) -> int:
     source = model.opset
     reached, drafts, errors = _plan(model, target)
     for error in errors:
-        log.refuse(model, error.node, f"opset {source} -> {error.wanted}: {error}")
+        log.refuse(model, error.node, f"opset {source} -> {error.target}: {error}")
     if reached < least:
         return 0
     for draft in drafts:
@@ -99,7 +99,7 @@ def _plan(model: Model, target: int) -> tuple[int, list[_Draft], list[_ObstacleE
             try:
                 draft.cross(model.opset, target, runnable=True)
             except _ObstacleError as error:
-                error.node, error.wanted, target = draft.node, target, error.last
+                error.node, error.target, target = draft.node, target, error.last
                 errors.append(error)
                 break
         else:
