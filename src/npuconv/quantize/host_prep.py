@@ -23,6 +23,7 @@ from npuconv.data import Feed, Samples
 from npuconv.data.float_pass import collect
 from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.source_scales import match_groups
 from npuconv.model import Node, Tensor, query
 from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import readers
@@ -77,7 +78,7 @@ def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[Lega
 def _choose_inputs(graph: LegalModel, feeds: Sequence[Feed], step: Step) -> dict[str, list[Node]]:
     """Return tensors that take smaller steps if the host pads them, and the padded convolutions."""
     candidates = padded_tensors(graph, internal=False)
-    imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
+    imported = match_groups(graph.model, graph.plan).groups
     off_centre = {
         name
         for group in graph.plan.groups
