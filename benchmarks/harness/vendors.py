@@ -1,4 +1,4 @@
-"""Verdicts of vendors' tools on the samples and shared models, as they are converted for them.
+"""Verdicts of vendors' tools on samples, shared models and exports, converted for them.
 
 A row has, for each tool: the SQNR of the int8 model, and the verdict; if it is accepted, the SQNR
 in the simulator of the tool and the largest difference from the int8 model in steps.
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 import npuconv
 from harness.commands import ROOT, SHARED
@@ -28,21 +29,37 @@ _LONGEST = 60  # characters of a reason
 
 def feeds_of(name: str, shared: Path) -> tuple[Path, dict[str, Array], dict[str, Array]]:
     """Return a model, its calibration samples, and other samples."""
-    folder = ROOT / "samples" / name
-    if folder.is_dir():
-        first, second = (dict(np.load(folder / f"{n}.npz")) for n in ("calibration", "evaluation"))
-        return folder / "model.onnx", first, {n: second[n][:_TESTED] for n in first}
-    recipe, model = recipes()[name], shared / "models" / name / "model.onnx"
-    calibration = recipe.make(shared / "data", model, "calib", 24)
-    return model, calibration, recipe.make(shared / "data", model, "score", _TESTED)
+    sample, export = ROOT / "samples" / name, shared / "exporters" / f"{name}.onnx"
+    model, parts = (
+        sample / "model.onnx",
+        [sample / f"{n}.npz" for n in ("calibration", "evaluation")],
+    )
+    if export.is_file():
+        model, parts = export, [export.with_suffix(f".{n}.npz") for n in ("cal", "test")]
+    elif not sample.is_dir():
+        recipe = recipes()[name]
+        model = shared / "models" / recipe.model / "model.onnx"
+        calibration = recipe.make(shared / "data", model, "calib", 24)
+        return model, calibration, recipe.make(shared / "data", model, "score", _TESTED)
+    first, second = (dict(np.load(part)) for part in parts)
+    return model, first, {key: second[key][:_TESTED] for key in first}
+
+
+def shapes_of(model: Path, samples: dict[str, Array]) -> dict[str, tuple[int, ...]]:
+    """Return the input shapes with one sample; the first axis of an array has the samples."""
+    ranks = {
+        value.name: len(value.type.tensor_type.shape.dim)
+        for value in onnx.load(model, load_external_data=False).graph.input
+    }
+    batch = {name: (1,) * (ranks[name] == array.ndim) for name, array in samples.items()}
+    return {name: (*batch[name], *array.shape[1:]) for name, array in samples.items()}
 
 
 def cell(name: str, shared: Path, vendor: str) -> str:
     """Convert a model for the target of a tool; return its verdict."""
     try:
         model, calibration, samples = feeds_of(name, shared)
-        shapes = {key: (1, *array.shape[1:]) for key, array in calibration.items()}
-        target = TARGETS[vendor]
+        target, shapes = TARGETS[vendor], shapes_of(model, calibration)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.onnx"
             npuconv.convert(
@@ -65,7 +82,7 @@ def cell(name: str, shared: Path, vendor: str) -> str:
 def main(arguments: list[str]) -> None:
     """Print a row for each model."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="samples and shared models  [default: all]")
+    parser.add_argument("names", nargs="*", help="samples, shared models, exports  [default: all]")
     parser.add_argument("--shared", type=Path, default=SHARED)
     options = parser.parse_args(arguments)
     tools = []
@@ -76,7 +93,9 @@ def main(arguments: list[str]) -> None:
             print(f"{vendor} is left out: {error.message}")
         else:
             tools.append(vendor)
-    samples = sorted(folder.parent.name for folder in ROOT.glob("samples/*/evaluation.npz"))
+    names = sorted(folder.parent.name for folder in ROOT.glob("samples/*/evaluation.npz"))
+    names += dict.fromkeys(recipe.model for recipe in recipes().values())
+    names += sorted(model.stem for model in options.shared.glob("exporters/*.onnx"))
     print_head(("model", *(f"{tool}: npuconv; device" for tool in tools)))
-    for name in options.names or [*samples, *recipes()]:
+    for name in options.names or names:
         print(line([name, *(cell(name, options.shared, tool) for tool in tools)]), flush=True)

@@ -112,10 +112,8 @@ def _write_floats(legal: LegalModel, calibration: Source, clock: Timings) -> Wri
     """Write a form whose activations stay float: no sample is needed."""
     load_float(legal.model, legal.proto())  # raises if onnxruntime does not load the model
     with clock.measured("quantize"):
-        convolutions, scales = legal.plan.convolutions, legal.source_scales
-        weights, _notes = import_weights(
-            legal.model, convolutions, {}, scales, per_tensor=legal.is_per_tensor
-        )
+        convolutions, per_tensor = legal.plan.convolutions, legal.is_per_tensor
+        weights, _notes = import_weights(legal.model, convolutions, {}, per_tensor=per_tensor)
         emitted = emit_model(legal, {}, weights)
     warning = check_loads(emitted.proto)  # empty if it loads at the default settings
     return describe_float(emitted, warning, has_samples=calibration is not None)

@@ -28,7 +28,7 @@ def found(net: Net, producer: str = "pytorch", shape=(1, *SIZE), name: str = "x"
     proto.producer_name = producer
     work = legalize(proto, Options())
     spec = InputSpec(name, np.dtype(np.float32), shape)
-    return infer(work.model, spec, work.expected)
+    return infer(work.model, spec)
 
 
 def trained(on: PixelNormalization) -> Net:
@@ -122,7 +122,7 @@ def test_metadata():
     proto.metadata_props.add(key="Image.NominalPixelRange", value="NominalRange_0_255")
     work = legalize(proto, Options())
     spec = InputSpec("x", np.dtype(np.float32), (1, *SIZE))
-    one = infer(work.model, spec, {})
+    one = infer(work.model, spec)
     assert one.normalization == RAW
     assert one.is_clear
 

@@ -23,7 +23,7 @@ def mismatch(net: Net, array: np.ndarray) -> NormalizationMismatch | None:
     model = read(net.model())
     inputs, _ = sample_inputs(model, save.to_proto(model), None)
     samples = open_samples({"x": array}, inputs, Preprocess())
-    return find_mismatch(model, samples, NO_STATISTICS, {})
+    return find_mismatch(model, samples, NO_STATISTICS)
 
 
 def with_mean_pixel(net: Net) -> Net:

@@ -62,9 +62,9 @@ def test_ends_of_groups_are_watched():
 
 def test_what_training_has_statistics_of_is_watched():
     """A rule compares such tensors with the training."""
-    ctx = context()
-    ctx.annotations.expected["b"] = (np.zeros(4), np.ones(4))
-    assert "b" in watched(planned(read(chain().model()), ctx))
+    model = read(chain().model())
+    model.in_training = {"b": (np.zeros(4), np.ones(4))}
+    assert "b" in watched(planned(model))
 
 
 def test_tensors_of_one_scale_have_no_axis():

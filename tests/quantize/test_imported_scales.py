@@ -8,7 +8,8 @@ import pytest
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.config import Options
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.legalize.source_scales import SourceScales, WeightScales
+from npuconv.legalize.source_scales import is_complete, match_groups
+from npuconv.model.source_scales import SourceScales, WeightScales
 from npuconv.quantize import imported_scales
 from support.asserts import read
 from support.builders import Net
@@ -20,7 +21,7 @@ def encoding(scale: float, zero: int) -> Encoding:
 
 
 def matched(legal: LegalModel) -> dict[str, tuple[float, int]]:
-    found = legal.source_scales.match_groups(legal.model, legal.plan).groups
+    found = match_groups(legal.model, legal.plan).groups
     return {name: (round(float(e.nominal), 6), int(e.zeros[0])) for name, e in found.items()}
 
 
@@ -77,7 +78,7 @@ def test_every_tensor_of_a_trained_model_is_matched():
     """Scales are found by the tensor that others read; the output by its own name."""
     legal = legalize(trained(), Options())
     assert list(matched(legal).values()) == [(0.0317, -7), (0.0173, -128), (0.0291, 11)]
-    assert legal.source_scales.is_complete(legal.model, legal.plan)
+    assert is_complete(legal.model, legal.plan)
 
 
 def test_a_renamed_tensor_is_known_by_its_node():
@@ -90,7 +91,7 @@ def test_tensors_of_one_group_share_a_scale():
     """The last rounding counts; the report names the other."""
     net = Quantized(x=(1, 3, 8, 8)).fake(0.03).qdq_conv((4, 3, 1, 1), 0.002).fake(0.05, 3)
     legal = legalize(net.op("Relu").fake(0.02, -128).model(), Options())  # type: ignore[attr-defined]
-    found = legal.source_scales.match_groups(legal.model, legal.plan)
+    found = match_groups(legal.model, legal.plan)
     assert [round(float(e.nominal), 6) for e in found.groups.values()] == [0.03, 0.02]
     assert list(found.changed.values()) == ["it shares the scale of 't8' on the device"]
 
@@ -99,7 +100,7 @@ def test_a_tensor_of_the_host_is_named():
     """Tensors that the host computes are not rounded there."""
     net = Quantized(x=(1, 3, 8, 8)).fake(0.03).qdq_conv((4, 3, 1, 1), 0.002).fake(0.05, 3)
     legal = legalize(net.op("Softmax").fake(0.004, -128).model(), Options())  # type: ignore[attr-defined]
-    found = legal.source_scales.match_groups(legal.model, legal.plan)
+    found = match_groups(legal.model, legal.plan)
     assert list(found.changed.values()) == ["the host computes it in float, or it is merged with "
                                             "another"]  # fmt: skip
 
@@ -109,9 +110,10 @@ def weights(values: np.ndarray, scales: object, *, per_tensor: bool = False):
     net = Net(x=(1, values.shape[1], 4, 4))
     weight = net.constant(np.asarray(values, np.float32).reshape(*values.shape, 1, 1))
     model = read(net.op("Conv", "x", weight, name="conv").model())
-    source = SourceScales(weights={"conv": WeightScales(np.ravel(scales).astype(np.float32), "")})
+    stored = WeightScales(np.ravel(scales).astype(np.float32), "")
+    model.source_scales = SourceScales(weights={"conv": stored})
     found, notes = imported_scales.import_weights(
-        model, list(model.nodes()), {}, source, per_tensor=per_tensor
+        model, list(model.nodes()), {}, per_tensor=per_tensor
     )
     return found.get("conv"), notes["conv"]
 
@@ -189,8 +191,9 @@ def test_depthwise_weights_stay_whatever_the_input_scales_are():
     steps = np.asarray([[3, -127], [8, 127]], np.float32).reshape(2, 1, 1, 2)
     net.op("Conv", "x", net.constant(steps * 0.01), group=2, name="conv")
     model = read(net.model())
-    source = SourceScales(weights={"conv": WeightScales(np.full(1, 0.01, np.float32), "int8")})
+    stored = WeightScales(np.full(1, 0.01, np.float32), "int8")
+    model.source_scales = SourceScales(weights={"conv": stored})
     own = Encoding(np.asarray([0.5, 0.25], np.float32), np.zeros(2, np.int32), np.float32(0.5), 1)
-    found, _ = imported_scales.import_weights(model, list(model.nodes()), {"x": own}, source)
+    found, _ = imported_scales.import_weights(model, list(model.nodes()), {"x": own})
     assert np.array_equal(found["conv"].weight, steps)
     assert found["conv"].scales.tolist() == [np.float32(0.01), np.float32(0.005)]

@@ -20,7 +20,7 @@ from npuconv.findings import Finding
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.legal import legalize
-from npuconv.legalize.log import Annotations, Log, RefusalRecord, RewriteRecord
+from npuconv.legalize.log import Log, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
@@ -46,7 +46,7 @@ def read(proto: onnx.ModelProto) -> Model:
 
 
 class Passes:
-    """TargetDevice, log, annotations and emission of the passes that a test runs."""
+    """TargetDevice, log and emission of the passes that a test runs."""
 
     def __init__(
         self, target: Target | None = None, options: Options | None = None, *, measures: bool = True
@@ -54,6 +54,7 @@ class Passes:
         self.device = TargetDevice(target or builtin(), options or Options())
         self.log = Log(measures)
         self.emission = Emission(Plan())
+        self.results: dict[str, Any] = {}  # results of passes by name, of the last run of each
 
     @property
     def target(self) -> Target:
@@ -79,15 +80,11 @@ class Passes:
         """Refusals of all passes so far."""
         return list(self.log.refusals)
 
-    @property
-    def annotations(self) -> Annotations:
-        """Facts for quantization that passes have found so far."""
-        return self.log.annotations
-
     def run(self, model: Model, item: Pass) -> int:
-        """Run one pass as the manager does; return how often it fired."""
+        """Run one pass as the manager does; return how often it fired, or the number of values."""
         result = _manager.apply(model, item, self.device, self.log, emission=self.emission)
-        return len(result) if isinstance(result, list) else int(result)
+        self.results[item.name] = result
+        return int(result) if isinstance(result, int) else len(result)
 
     def run_phase(self, model: Model, phase: Phase, *after_pass: Any) -> int:
         """Run the passes of a float phase to the end; return how often they fired."""

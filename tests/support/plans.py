@@ -51,17 +51,8 @@ def random_feeds(model: Model, count: int = SAMPLES) -> Feeds:
 def planned(model: Model, ctx: Passes | None = None) -> LegalModel:
     """Return a float model, with its plan, as the input of quantization."""
     ctx = ctx or context()
-    findings, annotations = Findings(ctx.options), ctx.annotations
-    legal = LegalModel(
-        model,
-        ctx.device,
-        SourceModel.from_model(model),
-        ctx.log,
-        findings,
-        annotations.expected,
-        annotations.source_scales,
-    )
-    return legal.replanned()
+    source, findings = SourceModel.from_model(model), Findings(ctx.options)
+    return LegalModel(model, ctx.device, source, ctx.log, findings).replanned()
 
 
 def without(graph: LegalModel, *steps: str) -> LegalModel:

@@ -88,7 +88,7 @@ def inspect(
         legal = legalize(source, Options(input_shape=input_shape or {}, verify=False))
         if not legal.plan.convolutions:
             return inspection
-        builtin = choose_builtin(legal.model, legal.options.preprocess, legal.expected)
+        builtin = choose_builtin(legal.model, legal.options.preprocess)
     except NpuconvError:  # ``check`` reports the reason
         return inspection
     return replace(inspection, calibration=builtin.sentence)

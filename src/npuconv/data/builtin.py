@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
@@ -76,16 +76,10 @@ class BuiltinData:
         )
 
 
-def choose_builtin(
-    model: Model,
-    keys: Preprocess,
-    expected: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    specs: Sequence[InputSpec] = (),
-) -> BuiltinData:
+def choose_builtin(model: Model, keys: Preprocess, specs: Sequence[InputSpec] = ()) -> BuiltinData:
     """Choose the samples of a model without data.
 
-    ``expected`` has mean and standard deviation in training of the outputs of layers, by tensor;
-    ``specs`` the inputs, by default as the model has them, with usual sizes where it has none.
+    ``specs`` are the inputs, by default as the model has them, with usual sizes if it has none.
 
     Raises:
         UsageError: a mean without a standard deviation, or the other way round.
@@ -113,7 +107,7 @@ def choose_builtin(
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
         return BuiltinData(keys, f"{start}; {text}{end}", _joined(text, caveat), None, kind)
-    guess = infer(model, spec, expected)
+    guess = infer(model, spec)
     order = -1 if keys.color == "bgr" else 1  # options are in the order of the input
     mean, std = (
         numbers[::order] for numbers in (guess.normalization.mean, guess.normalization.std)

@@ -13,6 +13,7 @@ from npuconv.data.model_inputs import check_types, sample_inputs
 from npuconv.data.samples import HELD_OUT_LEAST, spread
 from npuconv.errors import ModelError, UsageError
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.source_scales import is_complete
 from npuconv.model import Model
 from npuconv.records import dataclass, replace
 from npuconv.schemas import quality
@@ -92,8 +93,8 @@ def open_calibration(legal: LegalModel, proto: onnx.ModelProto, source: Source) 
     check_types(legal.model)
     specs, assumed = sample_inputs(legal.model, proto, source)
     if source is None:
-        builtin = choose_builtin(legal.model, options.preprocess, legal.expected, specs)
-        if legal.source_scales.is_complete(legal.model, legal.plan):
+        builtin = choose_builtin(legal.model, options.preprocess, specs)
+        if is_complete(legal.model, legal.plan):
             builtin = replace(builtin, sentence=_IMPORTED, warning="")
         is_known = builtin.certainty != "unknown"
         record = (

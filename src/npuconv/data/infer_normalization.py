@@ -42,7 +42,6 @@ from npuconv.model import Model, Node, query
 from npuconv.records import dataclass, field
 
 Doubles = NDArray[np.float64]
-InTraining = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of channels in training
 KNOWN = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _TINY = 1e-9
@@ -150,18 +149,12 @@ class Moments(NamedTuple):
     variances: Doubles
 
 
-def infer(
-    model: Model,
-    spec: InputSpec,
-    expected: Mapping[str, InTraining],
-    pictures: NDArray[np.float32] | None = None,
-) -> Inferred:
+def infer(model: Model, spec: InputSpec, pictures: NDArray[np.float32] | None = None) -> Inferred:
     """Infer the normalization of the one image that a model reads.
 
     Args:
         model: the float model.
         spec: the image.
-        expected: mean and standard deviation in training of outputs of layers, by tensor.
         pictures: pixels of 0..255 for the first layer, [N,C,H,W]; drawn if None.
     """
     integers = normalization_of(spec, Preprocess()) if spec.dtype.kind != "f" else None
@@ -177,7 +170,7 @@ def infer(
     moments = {} if first is None else _first_outputs(first, spec, pictures)
     if first is not None and moments:
         evidence.append(_Evidence("", dict.fromkeys(moments, NORMALIZATION.finite)))
-        in_training = expected.get(first.outputs[0].name)
+        in_training = model.in_training.get(first.outputs[0].name)
         shifts = {
             item: training_shift(output, in_training) if in_training else None
             for item, output in moments.items()
@@ -381,13 +374,15 @@ class TrainingShift(NamedTuple):
         return float(NORMALIZATION.offset_weight * self.offset**2 + np.log(self.ratio) ** 2)
 
 
-def training_shift(output: Moments | Statistics, expected: InTraining) -> TrainingShift | None:
+def training_shift(
+    output: Moments | Statistics, in_training: tuple[np.ndarray, np.ndarray]
+) -> TrainingShift | None:
     """Compare the output of a layer with its output in training.
 
     Returns:
         None if the number of channels differs, or all were switched off in training.
     """
-    means, deviations = (np.asarray(part, np.float64).ravel() for part in expected)
+    means, deviations = (np.asarray(part, np.float64).ravel() for part in in_training)
     if means.size != len(output.means):
         return None
     largest = max(float(deviations.max(initial=0.0)), _MIN_DEVIATION)

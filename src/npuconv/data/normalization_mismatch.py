@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data.infer_normalization import KNOWN, Inferred, InTraining, infer, training_shift
+from npuconv.data.infer_normalization import KNOWN, Inferred, infer, training_shift
 from npuconv.data.model_inputs import first_convolution, path_from_input
 from npuconv.data.normalizations import PixelNormalization, guess
 from npuconv.data.pictures import image_layout
 from npuconv.data.samples import InputSpec, Samples, spread
 from npuconv.model import Model, Node, query
-from npuconv.records import dataclass
+from npuconv.records import dataclass, replace
 from npuconv.rules.context import NormalizationMismatch
 
 
@@ -70,10 +70,7 @@ class ComparedImages(NamedTuple):
 
 
 def find_mismatch(
-    model: Model,
-    samples: Samples,
-    statistics: Mapping[str, Statistics],
-    expected: Mapping[str, InTraining],
+    model: Model, samples: Samples, statistics: Mapping[str, Statistics]
 ) -> NormalizationMismatch | None:
     """Return the difference from the normalization of training; None if there is no sign of it.
 
@@ -81,16 +78,16 @@ def find_mismatch(
         model: the float model.
         samples: the feeds of the model.
         statistics: statistics of the outputs of convolutions on all samples, by tensor.
-        expected: mean and standard deviation in training of outputs of layers, by tensor.
     """
     first = first_convolution(model)
     weight = None if first is None else query.shape(first.inputs[1])
     if first is None or weight is None or int(weight[0] or 0) < BOUNDS.min_judged_channels:
         return None
-    untrained = sum(map(_is_constant, expected.values())) > len(expected) / 2
-    images = _compare_images(model, first, samples, {} if untrained else expected)
+    if sum(map(_is_constant, model.in_training.values())) > len(model.in_training) / 2:
+        model = replace(model, in_training={})  # not trained
+    images = _compare_images(model, first, samples)
     output = statistics.get(first.outputs[0].name)
-    in_training = None if untrained else expected.get(first.outputs[0].name)
+    in_training = model.in_training.get(first.outputs[0].name)
     shift = training_shift(output, in_training) if output and in_training else None
     if (
         shift is not None
@@ -120,9 +117,7 @@ def find_mismatch(
     return NormalizationMismatch(first, claim, reason, value, limit)
 
 
-def _compare_images(
-    model: Model, first: Node, samples: Samples, expected: Mapping[str, InTraining]
-) -> ComparedImages | None:
+def _compare_images(model: Model, first: Node, samples: Samples) -> ComparedImages | None:
     """Return the normalizations of the samples and of the model.
 
     Returns:
@@ -145,11 +140,11 @@ def _compare_images(
     if normalization is None or (is_grey and len(normalization.mean) > 1):
         return None
     pixels = np.moveaxis(normalization.undo(values, axis), axis, 1)
-    return ComparedImages(normalization, infer(model, spec, expected, pixels))
+    return ComparedImages(normalization, infer(model, spec, pixels))
 
 
-def _is_constant(expected: InTraining) -> bool:
+def _is_constant(in_training: tuple[np.ndarray, np.ndarray]) -> bool:
     """Return whether all channels are alike, as in an untrained model."""
     return all(
-        float(np.ptp(part)) <= BOUNDS.untrained * float(np.abs(part).max()) for part in expected
+        float(np.ptp(part)) <= BOUNDS.untrained * float(np.abs(part).max()) for part in in_training
     )

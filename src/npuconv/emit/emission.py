@@ -1,4 +1,4 @@
-"""Input of the emission passes, which they change; conversions around a tensor."""
+"""Input of the emission passes; conversions around a tensor."""
 
 from __future__ import annotations
 
@@ -13,27 +13,22 @@ from npuconv.records import dataclass, field
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.emit.int32_sums import SumEntry
     from npuconv.legalize.split.builder import BiasChannels, SumTerm, WrittenConv
 
     LayerEncodings = tuple[Encoding, Encoding]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Emission:
-    """Plan and quantization of a float model, and notes of the passes in ``emit.lowering``.
+    """Plan and quantization of a float model, for the passes in ``emit.lowering``.
 
     Attributes:
-        plan: places of the nodes of the float model, without nodes that a pass has removed.
+        plan: places of the nodes of the float model; passes may have removed some nodes.
         encodings: scale and zero point by tensor; empty if only weights are quantized.
         rounded: integer weights and biases by node; other weights are rounded to nearest.
         terms: parts of a convolution, whose results the device adds in int32, by node.
         bias_channels: constant input channels that make up the bias, by node.
         layer_encodings: encodings of the input and the output of a convolution, by its name.
-        int8_names: name of the int8 tensor by its float tensor.
-        notes: text for the report on a layer, by node label.
-        scales: scales of the model's int8 inputs and outputs, by name.
-        sums: convolutions that are written as sums in int32.
     """
 
     plan: Plan
@@ -42,10 +37,6 @@ class Emission:
     terms: Mapping[str, tuple[SumTerm, ...]] = field(default_factory=dict)
     bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
-    int8_names: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    scales: dict[str, float] = field(default_factory=dict)
-    sums: list[SumEntry] = field(default_factory=list)
 
     @classmethod
     def from_plan(
@@ -55,7 +46,7 @@ class Emission:
         rounded: Mapping[str, RoundedWeights],
         convs: Sequence[WrittenConv] = (),
     ) -> Emission:
-        """Return the emission of a model before its first pass: tensors have their float names."""
+        """Return the input of the passes from integers, and from the parts of split layers."""
         layers = {
             conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
             for conv in (plan.convolutions if encodings else ())

@@ -10,6 +10,11 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import int8_operators, int32_sums
 from npuconv.emit.emission import Emission
+from npuconv.emit.lowering.lower_boundaries import lower_boundaries
+from npuconv.emit.lowering.quantize_activations import quantize_activations
+from npuconv.emit.lowering.quantize_weights import quantize_weights
+from npuconv.emit.lowering.split_accumulated import split_accumulated
+from npuconv.emit.lowering.write_bias_channels import write_bias_channels
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
 from npuconv.legalize import manager
@@ -51,13 +56,17 @@ class EmittedModel:
         legal: the float model, with the rewrites of emission and the findings on rounded weights.
         model: the graph of the written model.
         proto: the written model as ONNX.
-        emission: names of int8 tensors, notes and scales, after the last pass.
+        int8_names: name of the int8 tensor by its float tensor.
+        notes: text for the report on a layer, by node label.
+        scales: scales of the model's int8 inputs and outputs, by name.
     """
 
     legal: LegalModel
     model: Model
     proto: onnx.ModelProto
-    emission: Emission
+    int8_names: dict[str, str]
+    notes: dict[str, str]
+    scales: dict[str, float]
 
 
 def emit_model(
@@ -85,8 +94,18 @@ def emit_model(
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     hosted = [node.name for node in copy.plan.passthrough if _stays_on_host(copy, node)]
     phases = [Phase.QUANTIZE, *([Phase.LOWER] if options.lowers else [])]
-    for phase in phases if options.format != "float" else ():
-        manager.run_phase(copy.model, phase, copy.device, log, emission=emission)
+    passes = [item for phase in phases for item in manager.order(phase)]
+    results = {
+        item.name: manager.apply(copy.model, item, copy.device, log, emission=emission)
+        for item in (passes if options.format != "float" else ())
+    }
+    scales, sums = results.get(lower_boundaries.name, {}), results.get(split_accumulated.name, [])
+    notes = dict(results.get(quantize_weights.name, {}))
+    for label, entry in sums:
+        notes.setdefault(label, f"{len(entry.parts)} parts, added in int32")
+    for label, note in results.get(write_bias_channels.name, []):
+        before = notes.get(label, note)  # perhaps of another part of the same layer
+        notes[label] = before if note in before else f"{note}; {before}"
     copy.log.extend(log)
     broken = engine.lint(copy.rule_context(), stage="lowered")
     for finding in broken:
@@ -94,18 +113,21 @@ def emit_model(
         if finding.code != accumulator_overflow.code:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
-    proto = save.to_proto(copy.model, _metadata(copy, emission, hosted))
+    metadata = _metadata(copy, scales, hosted) | int32_sums.record(entry for _, entry in sums)
+    proto = save.to_proto(copy.model, metadata)
     legal = replace(legal, log=copy.log).with_findings(broken)
-    return EmittedModel(legal, copy.model, proto, emission)
+    int8_names = results.get(quantize_activations.name, {})
+    return EmittedModel(legal, copy.model, proto, int8_names, notes, scales)
 
 
-def _metadata(legal: LegalModel, emission: Emission, hosted: Sequence[str]) -> dict[str, str]:
+def _metadata(
+    legal: LegalModel, boundary_scales: Mapping[str, float], hosted: Sequence[str]
+) -> dict[str, str]:
     """Return the metadata of the file: versions, hashes, scales, operators of the device.
 
     ``hosted`` are names of nodes on the host, of which lowering may have removed some.
     """
-    # The graph does not contain the scales of int8 inputs and outputs.
-    scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}
+    scales = {f"npuconv.scale.{name}": repr(s) for name, s in boundary_scales.items()}
     how = legal.target.activations.requantize
     if how.kind != "float":  # the simulator rounds as the device does
         scales["npuconv.requantize"] = how.words()
@@ -121,7 +143,6 @@ def _metadata(legal: LegalModel, emission: Emission, hosted: Sequence[str]) -> d
         "npuconv.target_sha256": legal.target.sha256,
         "npuconv.source_sha256": legal.model.sha256,
         **scales,
-        **int32_sums.record(emission.sums),
     }
 
 

@@ -485,10 +485,10 @@ def compare_conversion(
     """
     graph, samples = quantization.padded.graph, quantization.data.measured_on()
     float_model, layers = graph.proto(), layers_of(graph.model, graph.plan)
-    emission, oversampled = emitted.emission, quantization.oversampled
-    pairs = layer_pairs(emitted.model, layers, oversampled, emission.int8_names, emission.notes)
+    oversampled, names = quantization.oversampled, emitted.int8_names
+    pairs = layer_pairs(emitted.model, layers, oversampled, names, emitted.notes)
     try:
-        comparison = Comparison(float_model, emitted.proto, emission.scales, pairs, layer_samples=1)
+        comparison = Comparison(float_model, emitted.proto, emitted.scales, pairs, layer_samples=1)
         measured = comparison.measure(samples, lambda number, *_: step(number + 1, len(samples)))
     except executor.RuntimeRefusedError as error:
         try:

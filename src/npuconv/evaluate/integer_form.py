@@ -51,9 +51,10 @@ def in_integers(opened: Opened) -> Opened:
     options = Options()  # these passes ask for the format alone
     device, log = TargetDevice(Target.load(options.target), options), Log(measures=False)
     emission = Emission(plan, terms=terms)
-    for item in (split_accumulated, lower_convolutions, lower_passthrough):
+    entries = manager.apply(model, split_accumulated, device, log, emission=emission)
+    for item in (lower_convolutions, lower_passthrough):
         manager.apply(model, item, device, log, emission=emission)
-    metadata = int32_sums.record(emission.sums)
+    metadata = int32_sums.record(entry for _, entry in entries)
     return replace(opened, proto=save.to_proto(model, metadata))
 
 

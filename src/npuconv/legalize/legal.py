@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,13 @@ from npuconv.legalize.rewrites.fit_convolution import fit_convolution
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source_model import SourceModel
-from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.source_scales import uniform_tensors
 from npuconv.legalize.split.planner import split_layers
+from npuconv.legalize.tools import opset
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
 from npuconv.model import Model, core, load, query, save, shapes, validate
 from npuconv.model.source import locate
+from npuconv.model.source_scales import SourceScales
 from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.partition.crossings import price
@@ -40,7 +42,6 @@ from npuconv.target import Target
 from npuconv.timings import Timings
 
 if TYPE_CHECKING:
-    from npuconv.legalize.log import Expected
     from npuconv.legalize.split.builder import Builder, Mode
 
 
@@ -53,10 +54,6 @@ class LegalModel:
     source: SourceModel  # the model before any change
     log: Log  # rewrites and refusals of the passes
     findings: Findings  # findings of all rules so far
-    # Mean and standard deviation of each channel in training, by tensor.
-    expected: Mapping[str, Expected] = field(default_factory=dict)
-    # Encodings of a quantized source; empty if the options discard them.
-    source_scales: SourceScales = field(default_factory=SourceScales)
     # The graph before the exact splits of layers; None if there is no such layer.
     unsplit: Model | None = None
     # Names of convolutions in the place of a split layer, whose int8 results are added.
@@ -84,13 +81,7 @@ class LegalModel:
         """Return the input of rules, with further evidence by the names of its fields."""
         keep_float = frozenset(self.device.keep_float)
         return RuleContext(
-            self.model,
-            self.target,
-            self.options,
-            self.facts,
-            kept_float=keep_float,
-            opset_obstacle=self.log.annotations.opset_obstacle,
-            **evidence,
+            self.model, self.target, self.options, self.facts, kept_float=keep_float, **evidence
         )
 
     def make_plan(self) -> Plan:
@@ -174,7 +165,7 @@ class LegalModel:
         layers = {conv.name: self.model.origin(conv) for conv in self.plan.convolutions}
         if self.is_per_tensor:
             return trace(self.plan, names, layers)
-        imported = self.source_scales.uniform_tensors(self.model, self.plan)
+        imported = uniform_tensors(self.model, self.plan)
         return trace(self.plan, [*self.uniform_tensors, *imported], layers)
 
     @property
@@ -191,7 +182,7 @@ class LegalModel:
     @property
     def symmetric_tensors(self) -> set[str]:
         """Tensors that keep zero point 0 of a quantized source with all of their consumers."""
-        source = self.source_scales
+        source = self.model.source_scales
         symmetric = {name for name, encoding in source.tensors.items() if not encoding.zeros.any()}
         producers = {
             label for label, name in source.tensor_by_producer.items() if name in symmetric
@@ -268,7 +259,7 @@ def legalize(
     rules = legal.rule_context()
     malformed = engine.lint_malformed(rules)
     if malformed:  # rewrites of malformed nodes show nothing
-        tracker, after = Tracker(malformed), malformed
+        tracker, after, opset_obstacle = Tracker(malformed), malformed, ""
         source_model = legal.source.with_costs(model, device.target, malformed)
     else:
         before = sorted(engine.lint(rules) + engine.lint(rules, stage="source"), key=sort_key)
@@ -283,12 +274,15 @@ def legalize(
         if core.sweep(model):  # else the first pass that fires gets the credit
             tracker.credit(SWEEP, legal.rule_context())
         manager.run_phase(model, Phase.CANONICALIZE, device, log, credit)
+        if not device.options.keep_scales:
+            model.source_scales = SourceScales()
         source_model = legal.source.with_costs(model, device.target, tracker.open_errors())
         manager.run_phase(model, Phase.LEGALIZE, device, log, credit)
         if core.sweep(model):
             tracker.credit(SWEEP, legal.rule_context())
         legal = _split(legal, credit)
-        rules = legal.rule_context()
+        opset_obstacle = opset.obstacle(model, device.options.opset)
+        rules = legal.rule_context(opset_obstacle=opset_obstacle)
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
     if legal.unsplit is not None and any(
@@ -300,17 +294,14 @@ def legalize(
         split_layers(model, device.split_plans(model))
         core.sweep(model)
         legal = replace(legal, model=model)
-        lint = engine.lint(legal.rule_context())
+        lint = engine.lint(legal.rule_context(opset_obstacle=opset_obstacle))
         around_convolutions = [f for f in lint if f.op_type not in query.CONVOLUTIONS]
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
         after = sorted(convolutions + around_convolutions, key=sort_key)
     graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
-    keeps_scales = device.options.keep_scales
     legal = replace(
         legal,
         source=source_model,
-        expected=log.annotations.expected,
-        source_scales=log.annotations.source_scales if keeps_scales else SourceScales(),
         blocked=frozenset().union(*(_blocked(graph, after) for graph in graphs)),
     ).replanned()
     plan = legal.plan
@@ -324,7 +315,8 @@ def legalize(
     merged = explained(tracker.merge(after, log.rewrites), log.refusals)
     findings = legal.findings.add(merged)
     if not any(map(selection.is_blocking, findings.selected)):
-        findings = findings.add(engine.lint(legal.rule_context(plan=plan), stage="planned"))
+        rules = legal.rule_context(plan=plan, opset_obstacle=opset_obstacle)
+        findings = findings.add(engine.lint(rules, stage="planned"))
     return replace(legal, findings=findings)
 
 

@@ -1,21 +1,14 @@
-"""Log of passes: rewrites with the regions to compare, refusals, facts for quantization."""
+"""Log of passes: rewrites with the regions to compare, and refusals."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
-from npuconv.legalize.source_scales import SourceScales
 from npuconv.model import Model, Node, Tensor
 from npuconv.partition.costs import Form
 from npuconv.records import dataclass, field, replace
-
-if TYPE_CHECKING:
-    from npuconv.lazy import np
-
-    Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
 
 @dataclass
@@ -51,35 +44,18 @@ class RefusalRecord:
 
 
 @dataclass
-class Annotations:
-    """Facts that float passes find out and quantization needs.
-
-    Attributes:
-        expected: mean and standard deviation of a tensor's channels in training, by tensor.
-        source_scales: encodings of a quantized source.
-        opset_obstacle: node that keeps the model from an opset, with the reason; or ''.
-    """
-
-    expected: dict[str, Expected] = field(default_factory=dict)
-    source_scales: SourceScales = field(default_factory=SourceScales)
-    opset_obstacle: str = ""
-
-
-@dataclass
 class Log:
     """Rewrites and refusals in the order in which they were made; equal refusals once.
 
     Attributes:
         measures: whether rewrites are compared with the nodes that they replace.
         pass_name: name of the pass that writes the log.
-        annotations: facts for quantization, which the logs of all passes share.
     """
 
     measures: bool = True
     pass_name: str = ""
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)
-    annotations: Annotations = field(default_factory=Annotations)
 
     def copied(self) -> Log:
         """Return a log with the same entries, to which others can be added."""

@@ -35,12 +35,10 @@ def run_phase(
     device: TargetDevice,
     log: Log,
     after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
-    **inputs: Any,
 ) -> int:
     """Run every pass of a phase until none fires any more; return how often passes fired.
 
-    ``after_pass`` is called after each pass that fired, with its seconds. ``inputs`` are further
-    arguments of the passes.
+    ``after_pass`` is called after each pass that fired, with its seconds.
 
     Raises:
         InternalError: a pass failed, broke the graph, changed its numbers, or never ends.
@@ -53,7 +51,7 @@ def run_phase(
             if item.name in idle:
                 continue
             start = time.perf_counter()
-            fired = apply(model, item, device, log, **inputs)
+            fired = apply(model, item, device, log)
             if fired:
                 after_pass(item, time.perf_counter() - start)
             total += fired
@@ -72,12 +70,12 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
     Raises:
         InternalError: the pass failed, broke the graph, or changed its numbers.
     """
-    entries = Log(log.measures, item.name, annotations=log.annotations)
+    entries = Log(log.measures, item.name)
     inputs |= {"device": device, "log": entries}
     with bugs_in(f"pass {item.name!r}"):
         arguments = {name: inputs[name] for name in item.inputs if name in inputs}
         result = _call(model, item, arguments)
-        if result:
+        if result != 0:
             _settle(model, item, entries.rewrites)
     log.extend(entries)
     return result

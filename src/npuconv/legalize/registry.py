@@ -2,11 +2,11 @@
 
 A pass is a function of the model, or of the model and one node of certain operators, and of
 further arguments, which the names of its parameters select:
-``device`` (target and options), ``log`` (rewrites, refusals, and in ``log.annotations`` facts for
-quantization), and in int8 phases ``emission``. It returns how often it fired. It changes the graph
-through ``npuconv.model.edit``, brackets each change in ``log.rewrite`` so that it is measured,
-and calls ``log.refuse`` where it nearly fired. It knows no rule and no other pass, except by
-name in ``after``; order, fixed point, checks and errors are the manager's (``manager.py``).
+``device`` (target and options), ``log`` (rewrites and refusals), and in int8 phases ``emission``.
+It returns how often it fired, or values. It changes the graph through ``npuconv.model.edit``,
+brackets each change in ``log.rewrite`` so that it is measured, and calls ``log.refuse`` where it
+nearly fired. It knows no rule and no other pass, except by name in ``after``; order, fixed point,
+checks and errors are the manager's (``manager.py``).
 
 Modules take numpy and onnx from ``npuconv.lazy``: ``npuconv explain`` reads them all.
 """

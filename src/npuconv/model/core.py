@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npuconv.model.source import Source
+from npuconv.model.source_scales import SourceScales
 from npuconv.records import dataclass, field, replace
 
 if TYPE_CHECKING:
+    from npuconv.lazy import np
     from npuconv.model.store import Store
+
+    InTraining = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of each channel
 
 # Names for graph-surgeon's classes, which have no type hints.
 Node: TypeAlias = Any
@@ -61,6 +65,9 @@ class Model:
     store: Store | None = None  # store of large weights
     shared: dict[str, Tensor] = field(default_factory=dict)  # constants with many consumers
     sources: dict[str, Source] = field(default_factory=dict)  # training code by label of a node
+    source_scales: SourceScales = field(default_factory=SourceScales)
+    # Statistics of tensors in training, by name, of which BatchNormalization has parameters.
+    in_training: Mapping[str, InTraining] = field(default_factory=dict)
     _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)  # last number used, by stem of names

@@ -148,7 +148,7 @@ def _watched_names(graph: LegalModel) -> Collection[str]:
     names = dict.fromkeys(name for group in plan.groups for name in group.outputs)
     for conv in plan.convolutions:
         output = conv.outputs[0].name
-        compared = conv is first or output in graph.expected
+        compared = conv is first or output in graph.model.in_training
         if compared or stored_output(graph.model, plan, conv) not in names:
             names[output] = None
     return names
@@ -203,7 +203,7 @@ def calibration_findings(
     """
     mismatch = None
     if data.is_normalized:
-        mismatch = find_mismatch(graph.model, data.used, calibration.statistics, graph.expected)
+        mismatch = find_mismatch(graph.model, data.used, calibration.statistics)
     imported = [g for g in graph.plan.groups if state.methods.get(g.name) in METHODS]
     evidence = CalibrationEvidence(
         plan=graph.plan,

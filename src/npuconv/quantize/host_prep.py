@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.source_scales import match_groups
 from npuconv.model import Node, Tensor, query
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import CUTS
@@ -78,7 +79,7 @@ def _choose_inputs(
 ) -> dict[str, list[Node]]:
     """Return tensors that take smaller steps if the host pads them, and the padded convolutions."""
     candidates = padded_tensors(graph, internal=False)
-    imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
+    imported = match_groups(graph.model, graph.plan).groups
     off_centre = {
         name
         for group in graph.plan.groups

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.layer import RoundedWeights, per_weight
-from npuconv.legalize.source_scales import SourceScales
 from npuconv.model import Model, Node, query
 from npuconv.records import replace
 
@@ -59,7 +58,6 @@ def import_weights(
     model: Model,
     convs: Sequence[Node],
     encodings: Mapping[str, Encoding],
-    source: SourceScales,
     *,
     per_tensor: bool = False,
 ) -> tuple[dict[str, RoundedWeights], dict[str, str]]:
@@ -70,8 +68,9 @@ def import_weights(
         why they were not kept; both by node.
     """
     weights, notes = dict[str, RoundedWeights](), dict[str, str]()
+    scales_of = model.source_scales.weights_of
     for conv in convs:
-        stored_weights, values = source.weights_of(model, conv), query.constant_input(conv, 1)
+        stored_weights, values = scales_of(model.origin(conv)), query.constant_input(conv, 1)
         if stored_weights is None or values is None or not values.size:
             continue
         result = _integers(

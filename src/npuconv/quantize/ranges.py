@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, common_zero, scales_for
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.source_scales import match_groups
 from npuconv.partition.channels import Channels
 from npuconv.partition.placement import Group
 from npuconv.quantize import imported_scales
@@ -64,7 +65,7 @@ class RangeChoice:
         self._free_zero = free_zero
         self._constraints = ConstraintBuilder(graph, calibration.statistics)
         self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
-        imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
+        imported = match_groups(graph.model, graph.plan).groups
         candidates = list(graph.plan.groups if groups is None else groups)
         for group in (group for group in candidates if group.name in imported):
             centred, cut, cap = self._constraints.demands(group)

@@ -44,9 +44,8 @@ def round_weights(
     ``only``: names of the layers to round, None for all; ``step`` is called after each layer.
     """
     convs = [c for c in graph.plan.convolutions if only is None or c.name in only]
-    imported, labels = import_weights(
-        graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
-    )
+    per_tensor = graph.is_per_tensor
+    imported, labels = import_weights(graph.model, convs, state.encodings, per_tensor=per_tensor)
     layers = [c for c in convs if c.name in hessians and c.name not in imported]
     layers = [] if graph.is_per_tensor else layers
     without = {*graph.options.without, *(("bias-correction",) if graph.biasless else ())}

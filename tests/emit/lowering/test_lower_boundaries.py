@@ -46,7 +46,7 @@ def test_types_and_names():
 def test_scales_and_numbers():
     """The scales that are written down lead from the integers to the numbers."""
     model, ctx, explicit = converted(FIRES[1](), *LOWER, **OPTIONS)
-    scales = ctx.emission.scales
+    scales = ctx.results["lower-boundaries"]
     sample = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
     (out,) = (o.name for o in explicit.graph.output)
     stored = np.clip(np.rint(sample / np.float32(scales["x"])), -128, 127).astype(np.int8)
@@ -61,7 +61,7 @@ def test_float_is_the_default():
     model, ctx, _ = converted(FIRES[0](), *LOWER)
     assert run_pass(NAME, model, ctx) == 0
     assert query.dtype_name(model.graph.inputs[0]) == "float32"
-    assert ctx.emission.scales == {}
+    assert ctx.results["lower-boundaries"] == {}
 
 
 def test_what_the_host_reads_stays_float():
@@ -86,4 +86,4 @@ def test_an_input_that_is_also_read_as_float():
     net = image().conv("x").output().op("Relu", "x").output()
     model, ctx, _ = converted(net.model(), *LOWER, **OPTIONS)
     assert query.dtype_name(model.graph.inputs[0]) == "float32"
-    assert list(ctx.emission.scales) == ["t0"]
+    assert list(ctx.results["lower-boundaries"]) == ["t0"]

@@ -161,7 +161,7 @@ def test_names_go_with_the_layers():
     model, ctx, _ = converted(FIRES[3](), *LOWER, NAME, layout="nhwc")
     made = {t.name: t for n in model.nodes() for t in n.outputs}
     for tensor in ("t1", "t2"):  # the Clip, t0, is in the saturation
-        assert holds_channels_last(made[ctx.emission.int8_names[tensor]])
+        assert holds_channels_last(made[ctx.results["quantize-activations"][tensor]])
     (back,) = [n for n in model.nodes("Transpose") if n.attrs["perm"] == [0, 3, 1, 2]]
     assert not holds_channels_last(back.outputs[0])
 

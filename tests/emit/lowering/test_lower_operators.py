@@ -108,7 +108,7 @@ def unlike(op: str) -> onnx.ModelProto:
     """The operator on layers whose channels differ by a factor of 1,000."""
     net, rng = Net(x=(1, 4, 8, 8)), np.random.default_rng(1)
     ratios = np.geomspace(1, 1000, 4).reshape(4, 1, 1, 1)
-    for name in ("a", "b"):
+    for name in ("a", "b") if op == "Add" else "a":
         weight = ratios * rng.normal(size=(4, 4, 1, 1))
         net.op("Conv", "x", net.constant(weight.astype(np.float32)), to=name)
     net.op(op, "a", "b", to="c") if op == "Add" else net.op(op, "a", to="c")

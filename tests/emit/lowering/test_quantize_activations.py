@@ -136,7 +136,7 @@ def test_the_device_reads_nominal_numbers_and_the_host_its_own():
     model, ctx = read(net.output("b").output(net.last).model()), context()
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
-    name, encoding = ctx.emission.int8_names["a"], ctx.emission.encodings["a"]
+    name, encoding = ctx.results["quantize-activations"]["a"], ctx.emission.encodings["a"]
     (way,) = (n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == name)
     assert way.inputs[1].values == encoding.nominal
     assert {reader.op for reader in way.outputs[0].outputs} == {"Conv", "Mul"}
@@ -154,7 +154,7 @@ def test_what_has_one_scale_is_dequantized_once():
     ways = [
         n
         for n in model.nodes("DequantizeLinear")
-        if n.inputs[0].name == ctx.emission.int8_names["a"]
+        if n.inputs[0].name == ctx.results["quantize-activations"]["a"]
     ]
     assert len(ways) == 1
 

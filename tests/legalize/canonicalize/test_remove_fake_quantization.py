@@ -76,34 +76,34 @@ def test_saturation_at_zero_was_a_relu(zero, dtype, ops):
 def test_the_scale_is_remembered_as_int8():
     """uint8 and int8 with a zero point 128 less are the same integers."""
     for dtype, zero in ((np.uint8, 131), (np.int8, 3)):
-        ctx, model = context(), read(behind_conv(zero, dtype))
-        assert run_pass(NAME, model, ctx) == 1
-        (encoding,) = ctx.annotations.source_scales.tensors.values()
+        model = read(behind_conv(zero, dtype))
+        assert run_pass(NAME, model) == 1
+        (encoding,) = model.source_scales.tensors.values()
         assert (encoding.nominal, encoding.zeros.tolist()) == (np.float32(0.05), [3])
 
 
 def test_an_output_keeps_its_name():
     """The encoding is of what is left."""
-    ctx, proto = context(), Quantized(x=X).conv("x").fake(0.05, 3).model()
+    proto = Quantized(x=X).conv("x").fake(0.05, 3).model()
     model = read(proto)
-    assert run_pass(NAME, model, ctx) == 1
+    assert run_pass(NAME, model) == 1
     assert [tensor.name for tensor in model.graph.outputs] == [proto.graph.output[0].name]
-    assert list(ctx.annotations.source_scales.tensors) == [proto.graph.output[0].name]
+    assert list(model.source_scales.tensors) == [proto.graph.output[0].name]
 
 
 def test_an_output_of_integers_has_an_encoding():
     """Its scale is kept; nothing is taken out."""
-    ctx, model = context(), read(Quantized(x=X).conv("x").quantize(0.05, 3).model())
-    assert run_pass(NAME, model, ctx) == 0
-    (encoding,) = ctx.annotations.source_scales.tensors.values()
+    model = read(Quantized(x=X).conv("x").quantize(0.05, 3).model())
+    assert run_pass(NAME, model) == 0
+    (encoding,) = model.source_scales.tensors.values()
     assert (encoding.nominal, encoding.zeros.tolist()) == (np.float32(0.05), [3])
 
 
 def test_sixteen_bits_have_no_encoding_in_int8():
     """The float graph is whole; its range is left to calibration."""
-    ctx = context()
-    assert run_pass(NAME, read(FIRES[6]()), ctx) == 1
-    assert list(ctx.annotations.source_scales.lost.values()) == ["it is int16, not 8 bits"]
+    model = read(FIRES[6]())
+    assert run_pass(NAME, model) == 1
+    assert list(model.source_scales.lost.values()) == ["it is int16, not 8 bits"]
 
 
 def test_weights_become_the_integers_that_each_run_made():

@@ -57,34 +57,34 @@ SILENT = [
 @pytest.mark.parametrize("build", FIRES[:3])
 def test_the_layer_gets_float_weights(build):
     """The layer has the float weights of the original conversion."""
-    proto, ctx = build(), context()
+    proto = build()
     model = read(proto)
-    assert run_pass(NAME, model, ctx) == 1
+    assert run_pass(NAME, model) == 1
     assert [node.op for node in model.nodes()] == ["Conv"]
     same_numbers(proto, model, rtol=1e-6)
-    assert list(ctx.annotations.source_scales.weights) == ["conv"]
+    assert list(model.source_scales.weights) == ["conv"]
 
 
 def test_scales_run_along_the_outputs():
     """Scales of a product's rows would give no integers of a layer."""
-    ctx = context()
-    run_pass(NAME, read(product(1)), ctx)
-    assert ctx.annotations.source_scales.weights["product"].scales.size == 4
-    ctx = context()
-    run_pass(NAME, read(product(0)), ctx)
-    assert ctx.annotations.source_scales.lost == {
+    model = read(product(1))
+    run_pass(NAME, model)
+    assert model.source_scales.weights["product"].scales.size == 4
+    model = read(product(0))
+    run_pass(NAME, model)
+    assert model.source_scales.lost == {
         "product": "its weights have scales along axis 0, not along their outputs"
     }
 
 
 def test_scales_are_followed_through_what_moves_weights():
     """Exporters of NHWC leave a Transpose; a Reshape may lose the axis."""
-    ctx = context()
-    run_pass(NAME, read(FIRES[6]()), ctx)
-    assert ctx.annotations.source_scales.weights["conv"].scales.size == 4
-    ctx = context()
-    run_pass(NAME, read(FIRES[7]()), ctx)
-    assert ctx.annotations.source_scales.lost == {
+    model = read(FIRES[6]())
+    run_pass(NAME, model)
+    assert model.source_scales.weights["conv"].scales.size == 4
+    model = read(FIRES[7]())
+    run_pass(NAME, model)
+    assert model.source_scales.lost == {
         "conv": "its weights have scales of several axes, not along their outputs"
     }
 

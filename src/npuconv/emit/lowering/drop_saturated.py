@@ -17,7 +17,6 @@ from npuconv.model import Model, Node, edit, query
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import takes_as
 from npuconv.partition.placement import Plan
-from npuconv.records import replace
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
@@ -29,7 +28,7 @@ _LOWEST = -128
 def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> int:
     if not emission.encodings:
         return 0
-    plan, fired, removed = emission.plan, 0, set[int]()
+    plan, fired = emission.plan, 0
     for node in plan.passthrough:
         encoding = emission.encodings.get(node.outputs[0].name) if node.outputs else None
         if node.op not in ("Relu", "Clip") or encoding is None:
@@ -54,10 +53,7 @@ def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> in
             edit.disconnect(node)
             edit.hand_over(source, result)
         edit.inherit(model, producer, node)
-        removed.add(id(node))
         fired += 1
-    passthrough = [node for node in plan.passthrough if id(node) not in removed]
-    emission.plan = replace(plan, passthrough=passthrough)
     return fired
 
 

@@ -8,15 +8,18 @@ itself quantizes is the integers of the device if these have its scale and zero 
 
 from __future__ import annotations
 
-from npuconv.emit.emission import Emission, dequantizer, same_scale
+from npuconv.emit.emission import dequantizer, same_scale
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
 
 
 @register_pass(Phase.LOWER, after=("lower-passthrough",))
-def lower_boundaries(model: Model, device: TargetDevice, emission: Emission) -> int:
-    fired = sum(_drop_requantization(model, tensor) for tensor in list(model.graph.outputs))
+def lower_boundaries(model: Model, device: TargetDevice) -> dict[str, float]:
+    # Returns the scales of int8 inputs and outputs by name, which the graph does not contain.
+    for tensor in list(model.graph.outputs):
+        _drop_requantization(model, tensor)
+    scales = dict[str, float]()
     if device.options.io == "int8":
         for lower, tensors in (
             (_lower_input, model.graph.inputs),
@@ -25,9 +28,8 @@ def lower_boundaries(model: Model, device: TargetDevice, emission: Emission) -> 
             for tensor in list(tensors):
                 scale = lower(model, tensor)
                 if scale is not None:
-                    emission.scales[tensor.name] = scale
-                    fired += 1
-    return fired
+                    scales[tensor.name] = scale
+    return scales
 
 
 def _lower_input(model: Model, tensor: Tensor) -> float | None:
@@ -58,20 +60,19 @@ def _lower_output(model: Model, tensor: Tensor) -> float | None:
     return scale
 
 
-def _drop_requantization(model: Model, tensor: Tensor) -> int:
+def _drop_requantization(model: Model, tensor: Tensor) -> None:
     """Delete conversions of one scale, to float and back, in front of an output."""
     node = query.producer(tensor)
     before = dequantizer(node.inputs[0]) if node is not None and len(node.inputs) else None
     if node is None or before is None or node.op != "QuantizeLinear":
-        return 0
+        return
     zeros = [query.constant_input(conversion, 2) for conversion in (before, node)]
     if not same_scale(before, node) or any(z is None or z.dtype != "int8" for z in zeros):
-        return 0
+        return
     if not _hand_over(model, before.inputs[0], tensor, node):
-        return 0
+        return
     if not query.consumers(before.outputs[0]) and not model.is_output(before.outputs[0]):
         edit.disconnect(before)
-    return 1
 
 
 def _hand_over(model: Model, source: Tensor, tensor: Tensor, node: Node) -> bool:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 @register_pass(Phase.LOWER, after=("lower-convolutions",))
 def lower_passthrough(model: Model, emission: Emission) -> int:
-    fired = sum(_lower(model, node) for node in emission.plan.passthrough)
-    for node in emission.plan.passthrough:
+    nodes = [node for node in emission.plan.passthrough if len(node.inputs)]  # not removed
+    fired = sum(_lower(model, node) for node in nodes)
+    for node in nodes:
         if node.op == "Relu" and query.dtype_name(node.inputs[0]) == "int8":
             _prevent_fusion(model, node)
     return fired

@@ -20,7 +20,7 @@ from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.ops.operator import values_of
 from npuconv.partition.operators import MOVEMENTS, constants_of
 from npuconv.partition.placement import Plan
-from npuconv.records import dataclass
+from npuconv.records import dataclass, field
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
@@ -30,23 +30,24 @@ if TYPE_CHECKING:
 
 
 @register_pass(Phase.QUANTIZE, after=("drop-saturated",))
-def quantize_activations(model: Model, device: TargetDevice, emission: Emission) -> int:
+def quantize_activations(model: Model, device: TargetDevice, emission: Emission) -> dict[str, str]:
+    # Returns the name of the int8 tensor by its float tensor.
     plan, encodings = emission.plan, emission.encodings
     if not encodings:
-        return 0
+        return {}
     reaches = {id(node): _reach(encodings, node) for node in plan.operators}
-    by_channel, fired = device.options.format != "qdq", 0
-    conversions = _Conversions(model, plan, encodings, emission.int8_names, by_channel)
+    conversions = _Conversions(model, plan, encodings, by_channel=device.options.format != "qdq")
     for node in plan.int8_nodes:
-        fired += sum(conversions.output(node, tensor) for tensor in list(node.outputs))
+        for tensor in list(node.outputs):
+            conversions.output(node, tensor)
     for conv in plan.convolutions:
-        if len(conv.inputs):  # a convolution that was written in parts has no inputs left
-            fired += conversions.input(conv, conv.inputs[0])
+        conversions.input(conv, conv.inputs[0])
     for node in plan.operators:
-        fired += sum(conversions.input(node, tensor) for tensor in values_of(node))
+        for tensor in values_of(node):
+            conversions.input(node, tensor)
         for place in constants_of(node, include_scalars=device.options.format == "tflite"):
-            fired += _quantize_constant(model, device, node, place, reaches[id(node)])
-    return fired
+            _quantize_constant(model, device, node, place, reaches[id(node)])
+    return conversions.int8_names
 
 
 @dataclass
@@ -56,14 +57,14 @@ class _Conversions:
     model: Model
     plan: Plan
     encodings: Encodings
-    int8_names: dict[str, str]
     by_channel: bool  # conversions of inputs and outputs of the model have scales of channels
+    int8_names: dict[str, str] = field(default_factory=dict)
 
-    def output(self, node: Node, tensor: Tensor) -> int:
+    def output(self, node: Node, tensor: Tensor) -> None:
         """Insert Q/DQ after ``node``; consumers and graph outputs read the result."""
         model, encoding = self.model, self.encodings.get(tensor.name)
         if encoding is None:
-            return 0
+            return
         raw = edit.variable(model, f"{tensor.name}/float", tensor)
         index = next(i for i, t in enumerate(node.outputs) if t is tensor)
         node.outputs[index] = raw
@@ -71,7 +72,7 @@ class _Conversions:
         _convert(model, "QuantizeLinear", raw, stored, encoding.stored, node)
         if encoding.is_plain:
             _convert(model, "DequantizeLinear", stored, tensor, encoding, node)
-            return 1
+            return
         inside = self._device_consumers(tensor)
         is_read = len(inside) < len(query.consumers(tensor)) or model.is_output(tensor)
         nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
@@ -82,14 +83,13 @@ class _Conversions:
             _scale(model, nominal, tensor, *encoding.from_stored, encoding, node)
         if inside or query.consumers(nominal) or not is_read:
             _convert(model, "DequantizeLinear", stored, nominal, encoding.stored, node)
-        return 1
 
-    def input(self, node: Node, tensor: Tensor) -> int:
+    def input(self, node: Node, tensor: Tensor) -> None:
         """Insert Q/DQ after a tensor of the host; its consumers on the device share the result."""
         model, encoding = self.model, self.encodings.get(tensor.name)
         # The output of an int8 node is rounded already.
         if encoding is None or tensor.name in self.int8_names:
-            return 0
+            return
         rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
         stored = self._store(rounded)
         consumers = self._device_consumers(tensor)
@@ -101,7 +101,6 @@ class _Conversions:
             _convert(model, "QuantizeLinear", nominal, stored, encoding.stored, node)
         _convert(model, "DequantizeLinear", stored, rounded, encoding.stored, node)
         _replace_input(consumers, tensor, rounded)
-        return 1
 
     def _device_consumers(self, tensor: Tensor) -> list[Node]:
         plan, consumers = self.plan, query.consumers(tensor)
@@ -138,14 +137,13 @@ def _replace_input(nodes: list[Node], old: Tensor, new: Tensor) -> None:
 
 def _quantize_constant(
     model: Model, device: TargetDevice, node: Node, index: int, reach: Doubles
-) -> int:
+) -> None:
     """Quantize a constant operand, after clipping it to its bounds."""
     from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scale_of_constant
 
-    value = query.constant_input(node, index)
-    if value is None:
-        return 0  # already behind a DequantizeLinear
-    value = np.clip(value, *reach.astype(np.float32))
+    constant = query.constant_input(node, index)
+    assert constant is not None, "constants_of names it"
+    value = np.clip(constant, *reach.astype(np.float32))
     allows = device.target.activations.allows_zero_point
     scale, zero = scale_of_constant(value, centred=not (allows(LOWEST) and allows(HIGHEST)))
     stem = f"{node.name}/constant"
@@ -158,7 +156,6 @@ def _quantize_constant(
     result.shape = list(value.shape)
     edit.add_node(model, "DequantizeLinear", parts, [result], origin=[node])
     edit.set_input(node, index, result)
-    return 1
 
 
 def _reach(encodings: Encodings, node: Node) -> Doubles:

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 @register_pass(Phase.QUANTIZE, after=("quantize-activations",))
-def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> int:
+def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> dict[str, str]:
+    # Returns notes for the report on layers whose scales were raised, by node label.
     from npuconv.arithmetic.layer import bias_scales
 
-    fired = 0
+    notes = dict[str, str]()
     for conv in emission.plan.convolutions:
         weight = query.constant_input(conv, 1)
-        if weight is None:
-            continue  # already behind a DequantizeLinear
+        assert weight is not None, "weights are constant"
         encodings = emission.layer_encodings.get(conv.name)
         layer = _encode(device, emission, conv, weight, encodings)
         if layer.raised:
@@ -42,16 +42,14 @@ def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> 
             reason = "int32 would overflow"
             if (channels := emission.bias_channels.get(conv.name)) is not None:
                 reason = f"{channels.count} channels of a constant hold no larger bias"
-            note = f"weight scale of {count} {plural} raised: {reason}"
-            emission.notes[model.label(conv)] = note
+            notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
         zero = device.free_zero  # no weight is -128
         _dequantize(model, conv, 1, layer.weight + np.int8(zero), layer.weight_scales, zero)
         had_bias = query.input_of(conv, 2) is not None
         if encodings and layer.bias is not None and (had_bias or layer.bias.any()):
             scales = bias_scales(encodings[0].nominal, layer.weight_scales)
             _dequantize(model, conv, 2, layer.bias, scales)
-        fired += 1
-    return fired
+    return notes
 
 
 def _encode(

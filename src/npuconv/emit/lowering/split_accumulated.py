@@ -26,15 +26,13 @@ _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 
 
 @register_pass(Phase.QUANTIZE, after=("quantize-weights",))
-def split_accumulated(model: Model, device: TargetDevice, emission: Emission) -> int:
-    split = emission.terms
-    convs = [c for c in emission.plan.convolutions if c.name in split and len(c.outputs)]
+def split_accumulated(
+    model: Model, device: TargetDevice, emission: Emission
+) -> list[tuple[str, SumEntry]]:
+    # Returns the entries of the metadata, each with the label of its layer.
     writer = _Writer(model, integers=device.options.format != "qdq")
-    for conv in convs:
-        parts = split[conv.name]
-        emission.notes.setdefault(model.label(conv), f"{len(parts)} parts, added in int32")
-        emission.sums.append(writer.split(conv, parts))
-    return len(convs)
+    convs = [conv for conv in emission.plan.convolutions if conv.name in emission.terms]
+    return [(model.label(c), writer.split(c, emission.terms[c.name])) for c in convs]
 
 
 @dataclass

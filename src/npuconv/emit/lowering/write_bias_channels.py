@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 
 @register_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
-def write_bias_channels(model: Model, emission: Emission) -> int:
-    widened, notes = emission.bias_channels, emission.notes
-    convs = [c for c in emission.plan.convolutions if c.name in widened and len(c.outputs)]
-    convs = [conv for conv in convs if query.input_of(conv, 2) is not None]  # written once
-    for conv in convs:
-        channels = widened[conv.name]
-        _write(model, conv, channels)
-        plural = "channel" if channels.count == 1 else "channels"
-        note = f"bias as {channels.count} input {plural} of a constant"
-        before = notes.get(model.label(conv), note)  # perhaps of another part of the same layer
-        notes[model.label(conv)] = before if note in before else f"{note}; {before}"
-    return len(convs)
+def write_bias_channels(model: Model, emission: Emission) -> list[tuple[str, str]]:
+    # Returns notes for the report, each with the label of its layer.
+    notes = list[tuple[str, str]]()
+    for conv in emission.plan.convolutions:
+        channels = emission.bias_channels.get(conv.name)
+        if channels is not None and query.input_of(conv, 2) is not None:
+            _write(model, conv, channels)
+            plural = "channel" if channels.count == 1 else "channels"
+            note = f"bias as {channels.count} input {plural} of a constant"
+            notes.append((model.label(conv), note))
+    return notes
 
 
 def _write(model: Model, conv: Node, channels: BiasChannels) -> None:

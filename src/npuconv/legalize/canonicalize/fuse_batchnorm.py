@@ -26,5 +26,5 @@ def fuse_batchnorm(model: Model, log: Log, node: Node) -> int:
     bias, variance = (np.asarray(query.constant_input(node, i), np.float64) for i in (2, 4))
     # The distribution in training, to compare with that of the calibration.
     distribution = (bias, np.abs(factor) * np.sqrt(variance))
-    log.annotations.expected[node.outputs[0].name] = distribution
+    model.in_training = {**model.in_training, node.outputs[0].name: distribution}
     return absorb(model, log, conv, node, factor, offset)

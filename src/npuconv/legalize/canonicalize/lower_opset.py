@@ -8,7 +8,7 @@ runtimes load the result. If one does not, it is named and the opset stays.
 from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
-from npuconv.legalize.tools.opset import reads_the_same
+from npuconv.legalize.tools.opset import newer_node
 from npuconv.model import Model
 
 
@@ -17,12 +17,8 @@ def lower_opset(model: Model, device: TargetDevice, log: Log) -> int:
     target = device.options.opset
     if model.opset <= target:
         return 0
-    for node, _ in model.walk():
-        if not reads_the_same(model, node, target):
-            obstacle = f"{node.op} at {model.label(node)!r} is not in the older one"
-            log.annotations.opset_obstacle = obstacle
-            return log.refuse(model, node, f"{node.op} of opset {model.opset} is not in {target}")
+    if (node := newer_node(model, target)) is not None:
+        return log.refuse(model, node, f"{node.op} of opset {model.opset} is not in {target}")
     with log.rewrite(model, [], f"opset {model.opset}", f"opset {target}", measure=False):
         model.graph.opset = target
-    log.annotations.opset_obstacle = ""
     return 1

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, register_pass
-from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.legalize.tools.replace import clip
 from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model.source_scales import SourceScales
 
 # A quantizer leaves out the Relu or Clip behind these where int8 saturates at its bounds.
 _FUSING = frozenset(
@@ -27,7 +27,7 @@ _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "U
 
 @register_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
 def remove_fake_quantization(model: Model, log: Log) -> int:
-    fired, scales = 0, log.annotations.source_scales
+    fired = 0
     for node in quantized.conversions(model, "QuantizeLinear"):
         if not quantized.is_quantize(node):
             continue
@@ -39,16 +39,16 @@ def remove_fake_quantization(model: Model, log: Log) -> int:
         if reason:
             log.refuse(model, node, reason)
         elif not isinstance(encoding, str):
-            count, scales = _remove(model, log, scales, node, encoding, consumers)
-            fired += count
-    log.annotations.source_scales = _with_ends(model, scales)
+            fired += _remove(model, log, node, encoding, consumers)
+    model.source_scales = _with_ends(model)
     if fired:
         quantized.drop_unused_domain(model)
     return fired
 
 
-def _with_ends(model: Model, scales: SourceScales) -> SourceScales:
+def _with_ends(model: Model) -> SourceScales:
     """Add the encodings of integers that no QuantizeLinear makes, and of outputs."""
+    scales = model.source_scales
     for consumer in quantized.conversions(model, "DequantizeLinear"):
         if not consumer.inputs or not quantized.is_dequantize(consumer):
             continue  # the pair was removed, or an operator of another domain
@@ -78,27 +78,19 @@ def _fault(model: Model, encoding: Parameters, consumers: list[Node]) -> str:
     return ""
 
 
-def _remove(
-    model: Model,
-    log: Log,
-    scales: SourceScales,
-    node: Node,
-    encoding: Parameters,
-    consumers: list[Node],
-) -> tuple[int, SourceScales]:
+def _remove(model: Model, log: Log, node: Node, encoding: Parameters, consumers: list[Node]) -> int:
     source, stored = node.inputs[0], node.outputs[0]
     values = quantized.constant(source)
     if values is not None:
         with log.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
             edit.replace_by_constant(model, stored, encoding.quantize(values))
-        return 1, scales
+        return 1
     # An output of the model can only go if a result inside the graph takes its name.
     producer = query.producer(source)
     inner = producer is not None and not model.is_output(source) and model.is_top_level(producer)
     free = [consumer for consumer in consumers if inner or not model.is_output(consumer.outputs[0])]
     if not free:
-        log.refuse(model, node, "it stands between an input and an output of the model")
-        return 0, scales
+        return log.refuse(model, node, "it stands between an input and an output of the model")
     pair = "QuantizeLinear, DequantizeLinear"
     with log.rewrite(model, [node, *free], pair, "nothing", measure=False) as record:
         if _saturates_at_zero(source, encoding):
@@ -119,7 +111,8 @@ def _remove(
     if producer is not None and len(producer.outputs) == 1:  # an output may have replaced it
         name = producer.outputs[0].name
     label = None if producer is None else model.label(producer)
-    return 1, scales.with_tensor(name, encoding.encoding, label)
+    model.source_scales = model.source_scales.with_tensor(name, encoding.encoding, label)
+    return 1
 
 
 def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterator
 
 from npuconv.legalize.registry import Log, Phase, register_pass
-from npuconv.legalize.source_scales import WeightScales
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model.source_scales import WeightScales
 
 _WEIGHT = 1  # index of the weights among the inputs of a convolution or product
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")
@@ -23,7 +23,7 @@ _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 @register_pass(Phase.CANONICALIZE, after=("remove-fake-quantization",), infers=True)
 def unpack_weights(model: Model, log: Log) -> int:
-    fired, source_scales = 0, log.annotations.source_scales
+    fired = 0
     for node in quantized.conversions(model, "DequantizeLinear"):
         values = quantized.constant(node.inputs[0]) if quantized.is_dequantize(node) else None
         if values is None or model.is_output(node.outputs[0]):
@@ -34,14 +34,13 @@ def unpack_weights(model: Model, log: Log) -> int:
         axis = None if isinstance(encoding, str) else encoding.axis
         for layer, layer_axis in _layers(node.outputs[0], axis):
             scales = encoding if isinstance(encoding, str) else _scales(layer, encoding, layer_axis)
-            source_scales = source_scales.with_weights(model.label(layer), scales)
+            model.source_scales = model.source_scales.with_weights(model.label(layer), scales)
         if isinstance(encoding, str):
             log.refuse(model, node, encoding)
             continue
         with log.rewrite(model, [node], "DequantizeLinear", "initializer", measure=False):
             edit.replace_by_constant(model, node.outputs[0], encoding.dequantize(values))
         fired += 1
-    log.annotations.source_scales = source_scales
     return fired
 
 

@@ -130,7 +130,7 @@ def absorb(
     """Let ``conv`` compute ``factor * conv + offset`` and make the result of ``node``.
 
     Factor and offset are float64, one or one per output channel. Other outputs of ``node``, which
-    goes, must be unread. Scales of the weights in the annotations are multiplied, too.
+    goes, must be unread. Stored scales of the weights are multiplied, too.
 
     Returns:
         1, or 0 if it is not possible.
@@ -157,12 +157,11 @@ def absorb(
             del node.outputs[-1]
         edit.take_over_outputs(node, conv)
         edit.set_input(conv, 1, edit.constant(model, conv.inputs[1].name, scaled))
-        scales = log.annotations.source_scales.multiplied(model.origin(conv), factor)
+        model.source_scales = model.source_scales.multiplied(model.origin(conv), factor)
         if np.any(shifted) or bias is not None:
             edit.set_input(conv, 2, edit.constant(model, f"{conv.name}/bias", shifted))
         edit.inherit(model, conv, node)
         edit.disconnect(node)
-    log.annotations.source_scales = scales
     return 1
 
 

@@ -18,6 +18,7 @@ from npuconv.legalize.log import Log
 from npuconv.model import Graph, Model, Node, Tensor, edit, query
 from npuconv.model.core import subgraphs
 from npuconv.records import dataclass
+from npuconv.version import OLDEST_OPSET
 
 DECIDED = 28  # newest opset whose changes are known here: no node crosses a later one
 
@@ -25,6 +26,8 @@ DECIDED = 28  # newest opset whose changes are known here: no node crosses a lat
 class _ObstacleError(Exception):
     """A node cannot cross a version of its operator."""
 
+    node: Node
+    target: int  # opset that it cannot reach
     last = 0  # newest opset that the node reaches
 
 
@@ -33,29 +36,41 @@ def _require(condition: object, otherwise: str) -> None:
         raise _ObstacleError(otherwise)
 
 
-def reads_the_same(model: Model, node: Node, target: int) -> bool:
-    """Return whether the node means the same in an older opset without a change to it."""
-    if not query.is_standard(node):
-        return True
-    draft = _Draft(model, model.graph, node)
-    try:
-        draft.check(target)
-        draft.cross(target, model.opset)
-    except _ObstacleError:
-        return False
-    return not draft.is_changed
+def newer_node(model: Model, target: int) -> Node | None:
+    """Return the first node that an older opset reads differently, or not at all."""
+    for node, _ in model.walk():
+        draft = _Draft(model, model.graph, node)
+        try:
+            if query.is_standard(node):
+                draft.check(target)
+                draft.cross(target, model.opset)
+        except _ObstacleError:
+            return node
+        if draft.is_changed:
+            return node
+    return None
+
+
+def obstacle(model: Model, target: int) -> str:
+    """Return the node that keeps the model from an opset, with the reason; '' if there is none."""
+    if model.opset > target:
+        node = newer_node(model, target)
+        return "" if node is None else f"{node.op} at {model.label(node)!r} is not in the older one"
+    target = target if model.opset >= OLDEST_OPSET else OLDEST_OPSET
+    errors = _plan(model, target)[2] if model.opset < target else []
+    return "".join(f"{e.node.op} at {model.label(e.node)!r}: {e}" for e in errors[-1:])
 
 
 def raise_to(model: Model, log: Log, target: int, least: int) -> int:
     """Convert the model to the newest opset from ``least`` to ``target`` that every node reaches.
 
-    A node that keeps the model below the target is written into the annotations with its reason.
-
     Returns:
         Number of converted nodes, plus 1 for the opset itself; 0 if nothing changes.
     """
     source = model.opset
-    reached, drafts = _plan(model, log, target)
+    reached, drafts, errors = _plan(model, target)
+    for error in errors:
+        log.refuse(model, error.node, f"opset {source} -> {error.target}: {error}")
     if reached < least:
         return 0
     for draft in drafts:
@@ -74,10 +89,9 @@ def raise_to(model: Model, log: Log, target: int, least: int) -> int:
     return len(drafts) + (reached > source)
 
 
-def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft]]:
-    """Return the newest opset that every node reaches, and the nodes that change."""
-    if target > model.opset:
-        log.annotations.opset_obstacle = ""
+def _plan(model: Model, target: int) -> tuple[int, list[_Draft], list[_ObstacleError]]:
+    """Return the newest opset that every node reaches, the nodes that change, and obstacles."""
+    errors = []
     while target >= model.opset:
         nodes = _all_nodes(model.graph)
         drafts = [_Draft(model, graph, n) for graph, n in nodes if query.is_standard(n)]
@@ -85,15 +99,12 @@ def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft]]:
             try:
                 draft.cross(model.opset, target, runnable=True)
             except _ObstacleError as error:
-                node = draft.node
-                log.refuse(model, node, f"opset {model.opset} -> {target}: {error}")
-                label = model.label(node)
-                log.annotations.opset_obstacle = f"{node.op} at {label!r}: {error}"
-                target = error.last
+                error.node, error.target, target = draft.node, target, error.last
+                errors.append(error)
                 break
         else:
-            return target, [draft for draft in drafts if draft.is_changed]
-    return 0, []
+            return target, [draft for draft in drafts if draft.is_changed], errors
+    return 0, [], errors
 
 
 def _all_nodes(graph: Graph) -> Iterator[tuple[Graph, Node]]:

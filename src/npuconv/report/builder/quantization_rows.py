@@ -13,6 +13,7 @@ from npuconv.arithmetic.layer import RoundedWeights, folded
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.evaluate.comparison import MeasuredConversion
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.source_scales import match_groups
 from npuconv.model import query
 from npuconv.partition.crossings import crossings
 from npuconv.partition.placement import Plan
@@ -211,10 +212,9 @@ def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | 
 
     A later reason on the same tensor or layer replaces an earlier one.
     """
-    source = graph.source_scales
-    if not source:
+    if not graph.model.source_scales:
         return None
-    matches = source.match_groups(graph.model, graph.plan)
+    matches = match_groups(graph.model, graph.plan)
     reasons = {}
     for group in graph.plan.groups:
         method = state.methods.get(group.name, "")
