@@ -125,16 +125,16 @@ class ConstraintBuilder:
         count, members = len(slots), list[Members]()
         lows, highs = np.full(count, np.inf), np.full(count, -np.inf)
         for name in group.outputs:
-            ends = stats[name].lows.astype(np.float64), stats[name].highs.astype(np.float64)
+            extremes = stats[name].lows.astype(np.float64), stats[name].highs.astype(np.float64)
             if self._has_margins:
                 families = channels.families(name)
-                ends = with_margin(stats[name], families, tails=tails, summed=summed)
+                extremes = with_margin(stats[name], families, tails=tails, summed=summed)
             numbers = np.asarray(channels.slots(name))
             # Int8 nodes need not read all channels that the host cuts.
             inside = np.flatnonzero(np.isin(numbers, slots))
             places = np.searchsorted(slots, numbers[inside])
-            np.minimum.at(lows, places, ends[0][inside])
-            np.maximum.at(highs, places, ends[1][inside])
+            np.minimum.at(lows, places, extremes[0][inside])
+            np.maximum.at(highs, places, extremes[1][inside])
             members.append((stats[name].values, inside, places))
         empty = lows > highs
         lows[empty] = highs[empty] = 0
