@@ -75,13 +75,13 @@ class ErrorStats:
             self._dot += _product(f, q)
         return f, q, error
 
-    def add_sums(self, other: ErrorStats) -> None:
+    def add_sums(self, tensor: ErrorStats) -> None:
         """Add the errors of another tensor, without its classes."""
-        self._samples += other._samples
-        self._signal += other._signal
-        self._noise += other._noise
-        self._power += other._power
-        self._dot += other._dot
+        self._samples += tensor._samples
+        self._signal += tensor._signal
+        self._noise += tensor._noise
+        self._power += tensor._power
+        self._dot += tensor._dot
 
     @property
     def sqnr_db(self) -> float | None:

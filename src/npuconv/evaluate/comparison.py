@@ -87,11 +87,11 @@ class Stats(ErrorStats):
             low, high = self.ranges[k]
             self.ranges[k] = float(finite.min(initial=low)), float(finite.max(initial=high))
 
-    def include(self, other: Stats) -> None:
+    def include(self, tensor: Stats) -> None:
         """Add the samples of another tensor."""
-        self.add_sums(other)
-        if other.max_abs_error is not None:
-            self.max_abs_error = max(self.max_abs_error or 0.0, other.max_abs_error)
+        self.add_sums(tensor)
+        if tensor.max_abs_error is not None:
+            self.max_abs_error = max(self.max_abs_error or 0.0, tensor.max_abs_error)
 
     def observe_comparable(self, reference: object, result: object) -> None:
         """Add one sample if both are equally many numbers; otherwise count it."""
