@@ -4,11 +4,9 @@ The command line flags, the validation of ``--config`` files and the published J
 schema are all derived from these models.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -52,7 +50,7 @@ def suffix_of(output_format: str) -> str:
 class Strict(BaseModel):
     """Base of the options: unknown keys are errors, nothing changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, defer_build=True)
 
 
 def _is_number(value: object) -> bool:
@@ -307,7 +305,7 @@ class Options(Strict):
     )
     seed: int = Field(0, ge=0, description="seed of made-up samples; where no data is given")
 
-    def for_target(self, form: str | None, opset: int | None) -> Options:
+    def for_target(self, form: str | None, opset: int | None) -> Self:
         """Return the options with the form and the opset of the target, where none was given."""
         stated = {"opset": opset, "format": form}
         explicit_fields = self.model_fields_set

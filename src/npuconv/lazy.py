@@ -1,4 +1,4 @@
-"""numpy and onnx, loaded at their first use.
+"""Libraries that are loaded at their first use.
 
 Rules and passes take ``np`` and ``onnx`` from here: ``npuconv explain`` reads all of them, and
 starts without either.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["np", "onnx"]
+__all__ = ["np", "onnx", "yaml"]
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
+    import yaml
 else:
 
     class _Module:
@@ -24,4 +25,4 @@ else:
             setattr(self, name, value := getattr(importlib.import_module(self._name), name))
             return value
 
-    np, onnx = _Module("numpy"), _Module("onnx")
+    np, onnx, yaml = _Module("numpy"), _Module("onnx"), _Module("yaml")

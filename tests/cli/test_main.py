@@ -12,7 +12,7 @@ import click
 import pytest
 
 from npuconv import __version__
-from npuconv.cli import COMMANDS, execute, main
+from npuconv.cli import COMMANDS, execute
 from npuconv.cli import cli as group
 from npuconv.errors import InternalError
 from npuconv.legalize.registry import PASSES, Pass, Phase
@@ -140,15 +140,6 @@ def test_as_a_program(shell):
     assert done.code == 2
     assert len(done.err.splitlines()) == 1
     assert shell("--version").out == f"npuconv {__version__}\n"
-
-
-def test_main_exits(monkeypatch, capsys):
-    """The installed program ends with the code of the command."""
-    monkeypatch.setattr(sys, "argv", ["npuconv", "chek"])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 2
-    assert "chek" in capsys.readouterr().err
 
 
 def test_commands():

@@ -198,7 +198,7 @@ def test_progress_is_reported():
     steps = []
     npuconv.convert(digits(), calibration=CAL, progress=lambda *step: steps.append(step))
     stages = [stage for stage, _, _ in steps]
-    assert stages[:3] == ["load", "calibration data", "host preparation"]
+    assert stages[:3] == ["load", "calibration data", "calibrate"]
     probes = SENSITIVITY.probes
     assert {"calibrate 1/8", "calibrate 8/8", f"sensitivity {probes}/{probes}"} <= {*stages}
     shares = [done / total for _, done, total in steps if total]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -75,6 +76,7 @@ def start(arguments: list[str], folder: Path) -> psutil.Process:
         os.chdir(folder)
         fork_jobs()
         sys.argv = ["npuconv", *arguments]
+        atexit._clear()  # what this process does at its end is not for the fork
         from npuconv.cli import main
 
         end_after(main)

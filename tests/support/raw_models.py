@@ -45,13 +45,9 @@ def conv(weight=None, x=X, y=(None,) * 4, *, kind=TensorProto.FLOAT, opset=17, *
 
 PROGRAM = """
 import sys
-from npuconv.cli import main
+from npuconv.cli import execute
 for arguments in sys.argv[1:]:
-    sys.argv = ["npuconv", *arguments.split()]
-    try:
-        main()
-    except SystemExit as end:
-        print("code", end.code, file=sys.stderr, flush=True)
+    print("code", execute(arguments.split()), file=sys.stderr, flush=True)
 """
 
 

@@ -68,7 +68,7 @@ Seconds = Annotated[float, BeforeValidator(parse_seconds), _QUANTITY_SCHEMA]
 class JobLimits(BaseModel):
     """Limits of a job; a job that exceeds them is ended, and the other jobs go on."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     timeout: Seconds | None = Field(None, description="time a job may take: 90, 10m, 2h")
     memory: Size | None = Field(None, description="memory a job may take: 512MiB, 4GiB")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +12,13 @@ from npuconv.cli import schema as schemas
 from npuconv.cli import screen
 from npuconv.cli.help import LazyGroup, output_format_option
 from npuconv.errors import TargetError
-from npuconv.target import Target, builtin_names, read, value_text
-from npuconv.target.description import COST_WEIGHTS, Bias, Block, ListedOperator
+from npuconv.target import builtin_names, read, value_text
 from npuconv.target.facts import FACTS
-from npuconv.target.limit import Cited, Limit
-from npuconv.target.lint import lint as find_problems
+
+if TYPE_CHECKING:  # pydantic takes longer to import than the list of targets to print
+    from npuconv.target import Target
+    from npuconv.target.description import Block
+    from npuconv.target.limit import Cited, Limit
 
 _MODULES = {
     "explore": "Show the cost of each undocumented limit for these models.",
@@ -37,10 +40,9 @@ def target() -> None:
 @target.command("list")
 def list_command() -> None:
     """List the built-in targets."""
-    targets = [Target.load(name) for name in builtin_names()]
-    width = max(len(target.name) for target in targets)
-    for item in targets:
-        click.echo(f"{item.file:<{width}}  {item.description.split('. ')[0].strip()}")
+    width = max(map(len, builtin_names()))
+    for name in builtin_names():
+        click.echo(f"{name:<{width}}  {read(name).data['description'].split('. ')[0].strip()}")
 
 
 @target.command()
@@ -53,6 +55,8 @@ def show(name: str, output_format: str) -> None:
 
     A line for each; only a terminal breaks those which are longer than it is wide.
     """
+    from npuconv.target import Target
+
     description = Target.load(name)
     if output_format == "yaml":
         click.echo(description.yaml, nl=False)
@@ -65,14 +69,16 @@ def show(name: str, output_format: str) -> None:
             click.echo(line if width is None else screen.wrap_line(line, width))
 
 
-@target.command()
+@target.command("lint")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-def lint(files: tuple[str, ...]) -> None:
+def lint_command(files: tuple[str, ...]) -> None:
     """Check target files; print every problem, one per line."""
+    from npuconv.target.lint import lint
+
     total = 0
     for file in files:
         try:
-            problems = find_problems(read(file))
+            problems = lint(read(file))
         except TargetError as error:
             problems = [error]
         for problem in problems:
@@ -94,6 +100,8 @@ def diff(old: str, new: str) -> None:
 
     A dash marks a limit that a target does not have.
     """
+    from npuconv.target import Target
+
     lines = _diff_lines(Target.load(old), Target.load(new))
     for line in lines or ["no differences"]:
         click.echo(line)
@@ -150,6 +158,8 @@ def _diff_lines(old: Target, new: Target) -> list[str]:
 
 def _parts(target: Target) -> dict[str, list[tuple[str, ...]]]:
     """Return the rows of each part of a target: name, value, and notes."""
+    from npuconv.target.description import COST_WEIGHTS, ListedOperator
+
     values = {key: getattr(target, key) for key in _GENERAL}
     fused, stated = target.fused_activations, target.costs.model_fields_set
     parts: dict[str, list[tuple[str, ...]]] = {
@@ -178,6 +188,8 @@ def _parts(target: Target) -> dict[str, list[tuple[str, ...]]]:
 
 def block_rows(block: Block) -> Iterator[tuple[str, str, str]]:
     """Yield key, value and whether it is assumed, of a number format."""
+    from npuconv.target.description import Bias
+
     for key in type(block).model_fields:
         is_unused = key == "assume" and isinstance(block, Bias) and block.is_documented
         if key not in ("source", "why", "assumed") and not is_unused:

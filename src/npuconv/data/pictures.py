@@ -96,7 +96,8 @@ def _is_line(size: Size) -> bool:
 @lru_cache(maxsize=32)
 def _open(path: Path) -> Image.Image:
     with Image.open(path) as image:
-        return image.convert("RGB")
+        image.load()
+        return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _photograph(where: Path, number: int, size: Size, rng: np.random.Generator) -> Image.Image:

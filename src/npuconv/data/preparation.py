@@ -1,7 +1,5 @@
 """Preparation of images as ``convert`` did it, kept in the metadata of an integer model."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any, Literal
 

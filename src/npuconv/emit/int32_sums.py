@@ -5,8 +5,6 @@ together the QLinearConv of scales 1, factor and 1, with the same integers. With
 conversions each part is a Conv. An entry that does not fit the model is left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
@@ -69,7 +67,7 @@ class SumEntry(BaseModel):
         return {*counts} == {axes} and len(window.pads) == 2 * axes
 
     @classmethod
-    def from_conv(cls, conv: Node, weight: Sequence[int], terms: dict[str, SumTerm]) -> SumEntry:
+    def from_conv(cls, conv: Node, weight: Sequence[int], terms: dict[str, SumTerm]) -> "SumEntry":
         """Return the entry of a convolution that is split into ``terms``, by name of the part."""
         window = _Window(**{name: conv.attrs[name] for name in _Window.model_fields})
         parts = [

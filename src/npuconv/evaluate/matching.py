@@ -98,8 +98,8 @@ def record(layers: Iterable[LayerPair]) -> str:
     return json.dumps(entries, separators=(",", ":"))
 
 
-_ENTRIES = TypeAdapter(list[LayerPair])
-_SCALE = TypeAdapter(_Scale)
+_ENTRIES = TypeAdapter(list[LayerPair], config=ConfigDict(defer_build=True))
+_SCALE = TypeAdapter(_Scale, config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True)

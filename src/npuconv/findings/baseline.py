@@ -6,8 +6,6 @@ more findings of a code than were accepted, all of them count as new. Paths of m
 to the file, so that it is the same on every machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
@@ -28,7 +26,7 @@ Key = tuple[str, str]  # code and node
 class Entry(BaseModel):
     """One accepted finding."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     model: str = Field(description="path of the model, relative to the baseline")
     target: str
@@ -53,7 +51,7 @@ class Entry(BaseModel):
 class Baseline(BaseModel):
     """All accepted findings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     version: Literal[1] = 1
     findings: tuple[Entry, ...] = ()

@@ -56,8 +56,8 @@ class Channels:
         return lowest
 
     def is_computed(self, slot: int) -> bool:
-        """Return whether an operator other than convolutions and passthrough has the slot."""
-        return self._sets.find(slot) in self._computed
+        """Return whether an operator other than convolutions and passthrough has a lowest slot."""
+        return slot in self._computed
 
     def new(self, count: int, maker: Hashable = None) -> tuple[int, ...]:
         """Add ``count`` separate slots and return them.

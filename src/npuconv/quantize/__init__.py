@@ -3,8 +3,8 @@
 The steps, in the order in which ``convert_model`` takes them; each takes values and returns
 values:
 
-``host_prep``    padding and offsets on the host, decided on a few samples
 ``calibrate``    one float pass: extremes, values, Hessians of convolutions
+``host_prep``    padding on the host of the tensors that it makes
 ``ranges``       scale and zero point of every channel -> ``QuantState``
 ``rounding``     integer weights and biases, GPTQ-style
 ``sensitivity``  contribution of every rounding to the error of the outputs

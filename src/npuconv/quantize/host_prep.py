@@ -1,7 +1,7 @@
 """Host preparation: pads of tensors before the device reads them.
 
 The host pads the tensors it makes, so that the device need not fill with its stored 0 and any
-zero point will do. ``prepare_host`` decides that once, before calibration, on a few samples.
+zero point will do. ``prepare_host`` decides that once, by the ranges that calibration has observed.
 
 ``pad_between_layers`` does the same for tensors of the device, where the outputs gain enough for
 the crossing: a padded convolution reads its input with zero point 0, and behind a Relu that
@@ -13,19 +13,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import scales_for
-from npuconv.data import Feed, Samples
-from npuconv.data.float_pass import collect
-from npuconv.errors import CalibrationError
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source_scales import match_groups
 from npuconv.model import Node, Tensor, query
-from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import CUTS
 from npuconv.quantize.calibrate import Calibration
@@ -33,25 +29,28 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity
-from npuconv.quantize.settings import HOST_PADDING, PROBE
+from npuconv.quantize.settings import HOST_PADDING
 from npuconv.quantize.state import QuantState
 from npuconv.records import replace
-from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
 
 
-def prepare_host(
-    graph: LegalModel, samples: Samples, step: Step = lambda _done, _total: None
-) -> LegalModel:
+def prepare_host(graph: LegalModel, calibration: Calibration) -> tuple[LegalModel, Calibration]:
     """Let the host pad tensors where that makes steps smaller.
 
-    ``step`` is called after each sample.
+    Returns:
+        The graph, and the calibration with the padded tensors: zeros change no range.
     """
     if "host-padding" in graph.options.without:
-        return graph
-    tensors = _choose_inputs(graph, list(samples[: PROBE.samples]), step)
-    return _pad(graph, tensors)[0]
+        return graph, calibration
+    statistics = dict(calibration.statistics)
+    graph, _ = _pad(graph, _choose_inputs(graph, statistics))
+    for node in graph.model.nodes("Pad"):
+        source, padded = node.inputs[0].name, node.outputs[0].name
+        if source in statistics and padded not in statistics:
+            statistics[padded] = replace(statistics[source], name=padded)
+    return graph, replace(calibration, statistics=statistics)
 
 
 def nonzero_pads(conv: Node) -> tuple[int, ...]:
@@ -75,7 +74,9 @@ def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[Lega
     return graph, [layer for layer in padded_layers if not nonzero_pads(layer)]
 
 
-def _choose_inputs(graph: LegalModel, feeds: Sequence[Feed], step: Step) -> dict[str, list[Node]]:
+def _choose_inputs(
+    graph: LegalModel, statistics: Mapping[str, Statistics]
+) -> dict[str, list[Node]]:
     """Return tensors that take smaller steps if the host pads them, and the padded convolutions."""
     candidates = padded_tensors(graph, internal=False)
     imported = match_groups(graph.model, graph.plan).groups
@@ -86,18 +87,11 @@ def _choose_inputs(graph: LegalModel, feeds: Sequence[Feed], step: Step) -> dict
         for name in group.tensors
     }
     int8 = {t.name for node in graph.plan.int8_nodes for t in node.outputs}
-    runs, tensors = count(1), dict[str, list[Node]]()
-    try:
-        axes = dict.fromkeys(candidates, CHANNELS)
-        observations = collect(
-            graph.proto(), axes, feeds, progress=lambda: step(next(runs), len(feeds))
-        )
-    except CalibrationError:  # calibration will raise it, too
-        return tensors
-    for name, observed in observations.items():
+    tensors = dict[str, list[Node]]()
+    for name, convs in candidates.items():
+        observed = statistics[name]
         lows = np.minimum(observed.lows, 0).astype(np.float64)
         highs = np.maximum(observed.highs, 0).astype(np.float64)
-        convs = candidates[name]
         source = convs[0].inputs[0].name
         has_one_zero = _has_one_zero(graph, source)
         # A Pad of an int8 tensor inserts one integer in all channels: 0, or the lowest.

@@ -17,7 +17,7 @@ from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import RangeChoice, choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
-from npuconv.quantize.settings import BUDGET, CLIPPING, PROBE, SENSITIVITY
+from npuconv.quantize.settings import BUDGET, CLIPPING, SENSITIVITY
 from npuconv.quantize.split import SplitGraph, split_quantized
 from npuconv.quantize.state import QuantState
 from npuconv.records import dataclass
@@ -56,10 +56,10 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
         CalibrationError: the model does not run on the samples.
     """
     clock.expect(_expected_costs(legal.options, data, clips=bool(legal.plan.operators)))
-    with clock.measured("host preparation"):
-        graph = prepare_host(legal, data.used, clock.step)
     with clock.measured("calibrate"):
-        data, calibration = calibrate_on(graph, data, clock.step)
+        data, calibration = calibrate_on(legal, data, clock.step)
+    with clock.measured("host preparation"):
+        graph, calibration = prepare_host(legal, calibration)
     with clock.measured("choose ranges"):
         state = RangeChoice(graph, calibration).encode()
     with clock.measured("clip ranges"):
@@ -107,7 +107,6 @@ def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> 
     """
     samples = len(data.used)
     return {
-        "host preparation": 1.4 * min(PROBE.samples, samples),
         "calibrate": samples,
         "choose ranges": 6,
         "clip ranges": 10 * CLIPPING.probes if clips else 0,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,25 +121,24 @@ class ConstraintBuilder:
         """Return extremes with margins and values of a group; nothing is constrained yet."""
         channels, stats = self.channels, self._stats
         tails, summed = group.tensors[0] in self._made, not self._sums.isdisjoint(group.tensors)
-        members: dict[int, list[tuple[Statistics, int]]] = {}
-        for name in group.tensors:
-            for slot in channels.slots(name):
-                members.setdefault(slot, [])
+        slots = sorted({slot for name in group.tensors for slot in channels.slots(name)})
+        count, members = len(slots), list[Members]()
+        lows, highs = np.full(count, np.inf), np.full(count, -np.inf)
         for name in group.outputs:
-            for channel, slot in enumerate(channels.slots(name)):
-                if slot in members:  # int8 nodes need not read all channels that the host cuts
-                    members[slot].append((stats[name], channel))
-        slots = sorted(members)
-        rows, count = [members[s] for s in slots], len(members)
-        wide = {
-            name: with_margin(stats[name], channels.families(name), tails=tails, summed=summed)
-            if self._has_margins
-            else (stats[name].lows.astype(np.float64), stats[name].highs.astype(np.float64))
-            for name in group.outputs
-        }
-        lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
-        highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
-        observations = np.asarray(lows), np.asarray(highs), _values(rows)
+            extremes = stats[name].lows.astype(np.float64), stats[name].highs.astype(np.float64)
+            if self._has_margins:
+                families = channels.families(name)
+                extremes = with_margin(stats[name], families, tails=tails, summed=summed)
+            numbers = np.asarray(channels.slots(name))
+            # Int8 nodes need not read all channels that the host cuts.
+            inside = np.flatnonzero(np.isin(numbers, slots))
+            places = np.searchsorted(slots, numbers[inside])
+            np.minimum.at(lows, places, extremes[0][inside])
+            np.maximum.at(highs, places, extremes[1][inside])
+            members.append((stats[name].values, inside, places))
+        empty = lows > highs
+        lows[empty] = highs[empty] = 0
+        observations = lows, highs, _values(members, count)
         computed = np.asarray([channels.is_computed(slot) for slot in slots], bool)
         free = np.zeros(count, bool), np.full(count, np.inf)
         return ScaleConstraints(
@@ -176,20 +176,27 @@ class ConstraintBuilder:
                 centred |= slots
 
 
-def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
+# Values [C,P] of a tensor, some of its channels, and the places of their slots in the group.
+Members = tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]
+
+
+def _values(members: list[Members], count: int) -> NDArray[np.float32]:
     """Return equally many values of every slot, spread over its tensors; 0 if there are none."""
-    longest = max((sum(s.values.shape[1] for s, _ in row) for row in rows), default=1)
-    width = max(1, min(longest, RANGES.values))
-    tensors = {id(s): s for row in rows for s, _ in row}
-    if longest and len(tensors) == 1 and all(len(row) == 1 for row in rows):  # nearly always
-        (only,) = tensors.values()
-        return only.values[[row[0][1] for row in rows]][:, _places(only.values.shape[1], width)]
-    result = np.zeros((len(rows), width), np.float32)
+    if len(members) == 1 and np.array_equal(members[0][2], range(count)):  # nearly always
+        values, channels, _ = members[0]
+        if values.size:
+            length = values.shape[1]
+            return values[channels][:, _places(length, min(length, RANGES.values))]
+    parts: list[list[NDArray[np.float32]]] = [[] for _ in range(count)]
+    for values, channels, places in members:
+        for channel, place in zip(channels.tolist(), places.tolist(), strict=True):
+            parts[place].append(values[channel])
+    rows = [np.concatenate(row) if row else np.zeros(0, np.float32) for row in parts]
+    width = max(1, min(max(map(len, rows)), RANGES.values))
+    result = np.zeros((count, width), np.float32)
     for place, row in enumerate(rows):
-        parts = [s.values[c] for s, c in row]
-        joined = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else result[place]
-        if len(joined):
-            result[place] = joined[_places(len(joined), width)]
+        if len(row):
+            result[place] = row[_places(len(row), width)]
     return result
 
 
@@ -243,7 +250,8 @@ def _tail_ratio(largest: Doubles, second: Doubles) -> float:
     """Return the median, over channels, of the ratio of the two largest; 1 if all are 0."""
     live = (largest > 0) & (second > 0)
     ratios = largest[live] / second[live]
-    return min(float(np.median(ratios)), MARGIN.largest_tail_ratio) if live.any() else 1.0
+    # The median of numpy imports masked arrays.
+    return min(median(ratios.tolist()), MARGIN.largest_tail_ratio) if live.any() else 1.0
 
 
 def weight_of_family(stats: Statistics) -> Doubles:

@@ -14,13 +14,6 @@ STEPS: tuple[str, ...] = get_args(Step)  # each can be left out: --without
 
 
 @dataclass(frozen=True)
-class ProbeSettings:
-    """Samples that are run before calibration."""
-
-    samples: int = 4  # number of samples; a few show signs of channels and coarse steps
-
-
-@dataclass(frozen=True)
 class HostPaddingSettings:
     """Padding by the host instead of the device."""
 
@@ -129,7 +122,6 @@ class BudgetSettings:
     checks: int = 8  # equal parts of the budget; a choice for each number of parts is checked
 
 
-PROBE = ProbeSettings()
 HOST_PADDING = HostPaddingSettings()
 MARGIN = MarginSettings()
 RANGES = RangeSettings()

@@ -1,8 +1,6 @@
 """Schema of the report of ``npuconv batch``."""
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -59,7 +57,7 @@ class BatchJob(ReportPart):
         """True if the model was converted."""
         return self.exit_code == 0
 
-    def with_report(self, report: Report | None, *, unchanged: bool) -> BatchJob:
+    def with_report(self, report: Report | None, *, unchanged: bool) -> Self:
         """Return the job with its report, which the report of the batch does not contain."""
         job = self.model_copy()
         job._report, job._unchanged = report, unchanged

@@ -1,7 +1,5 @@
 """Schema of the part of a report on quantization and accuracy. Missing numbers are ``None``."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

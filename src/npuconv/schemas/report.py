@@ -4,8 +4,6 @@ A report does not depend on the clock, on chance or on the folder of the files: 
 and options give the same bytes. Missing numbers are ``None``, never a guess.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal

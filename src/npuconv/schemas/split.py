@@ -1,7 +1,5 @@
 """Schema of ``manifest.json``, which ``npuconv split`` writes and ``npuconv run`` reads."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Schema of the report of ``npuconv verify``."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -5,11 +5,9 @@ particular chip. See ``targets/npu-int8.yaml`` for a real one and
 ``configs/targets/my_chip.yaml`` for a file that uses every field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -34,7 +32,7 @@ class Block(Cited):
     )
 
     @model_validator(mode="after")
-    def _assumed_are_keys(self) -> Block:
+    def _assumed_are_keys(self) -> Self:
         for name in self.assumed:
             if name not in type(self).model_fields:
                 raise ValueError(f"`assumed` names {name!r}, which is not a key of this block")
@@ -60,7 +58,7 @@ class Requantize(TargetPart):
     )
 
     @model_validator(mode="after")
-    def _only_shift_has_bits(self) -> Requantize:
+    def _only_shift_has_bits(self) -> Self:
         keys = self.model_fields_set - {"kind"}
         if self.kind != "shift" and keys:
             raise ValueError(f"{min(keys)!r} belongs to kind: shift")
@@ -109,7 +107,7 @@ class Activations(Block):
     )
 
     @model_validator(mode="after")
-    def _adds_what_it_rescales(self) -> Activations:
+    def _adds_what_it_rescales(self) -> Self:
         if self.accumulate == "int32" and self.requantize.kind == "gemmlowp":
             raise ValueError(
                 "accumulate: int32 needs requantize: float or shift; the kernels of TFLite add no "
@@ -131,7 +129,7 @@ class Weights(Block):
     range: tuple[int, int] = Field((-127, 127), description="lowest and highest stored value")
 
     @model_validator(mode="after")
-    def _ordered(self) -> Weights:
+    def _ordered(self) -> Self:
         if self.range[0] > self.range[1]:
             raise ValueError(f"range: {self.range[0]} is greater than {self.range[1]}")
         return self
@@ -204,7 +202,7 @@ class ListedOperator(Demands):
         False, description="Concat: whether its inputs may have scales of their own"
     )
 
-    def with_common(self, common: Demands) -> ListedOperator:
+    def with_common(self, common: Demands) -> Self:
         """Return this operator with the common demands added; its own limits take precedence."""
         limits = {**common.limits, **self.limits}
         return self.model_copy(
@@ -217,7 +215,7 @@ class ListedOperator(Demands):
         return {**self.limits, **special.get(mode, {})}
 
     @cached_property
-    def native(self) -> ListedOperator:
+    def native(self) -> Self:
         """This operator with the limits of one operator of the hardware."""
         modes = {mode: _native(limits) for mode, limits in self.modes.items()}
         return self.model_copy(update={"limits": _native(self.limits), "modes": modes})

@@ -37,7 +37,7 @@ def read(name_or_path: str | Path) -> yamlio.Document:
     """
     name = str(name_or_path)
     if name in builtin_names():
-        return yamlio.loads(_text_of(name), name=name, error=TargetError)
+        return yamlio.loads(_text_of(name), name=name, error=TargetError, is_builtin=True)
     if Path(name).suffix not in (".yaml", ".yml") and not Path(name).is_file():
         hint = yamlio.suggest(name, builtin_names()) or "or give a .yaml file"
         raise TargetError(

@@ -1,14 +1,12 @@
 """Limits of a target: predicates on one fact, or ``?``, and relations between facts in CEL."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Collection
 from functools import cache
 from operator import ge, le
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -32,7 +30,7 @@ PREDICATES = ("equals", "one_of", "range", "min", "max", "power_of_two", "multip
 class TargetPart(BaseModel):
     """Base of all parts of a target: unknown keys are errors, nothing changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Cited(TargetPart):
@@ -64,12 +62,12 @@ class Limit(Cited):
     multiple_of: Value | None = Field(None, description="divisible by this")
     limit: Literal["?"] | None = Field(None, description="a limit exists, nobody wrote it down")
     assume: tuple[Value, ...] = Field((), description="with `?`: taken as allowed until known")
-    native: Limit | None = Field(
+    native: "Limit | None" = Field(
         None, description="values of one operator of the hardware; the vendor's tool splits more"
     )
 
     @model_validator(mode="after")
-    def _one_predicate(self) -> Limit:
+    def _one_predicate(self) -> Self:
         names = [name for name in PREDICATES if getattr(self, name) is not None]
         if len(names) != 1:
             raise ValueError(

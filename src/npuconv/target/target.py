@@ -1,7 +1,5 @@
 """Description of a device, read from a target file and checked."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import re
@@ -32,7 +30,7 @@ class Target(Description):
     _document: yamlio.Document = PrivateAttr(yamlio.Document({}, "", "", {}))
 
     @classmethod
-    def load(cls, name_or_path: str | Path) -> Target:
+    def load(cls, name_or_path: str | Path) -> "Target":
         """Return a built-in target by name, or one from a YAML file.
 
         Raises:
@@ -43,7 +41,7 @@ class Target(Description):
         return cls.from_document(read(name_or_path))
 
     @classmethod
-    def from_document(cls, document: yamlio.Document) -> Target:
+    def from_document(cls, document: yamlio.Document) -> "Target":
         """Return a target from YAML that has been read.
 
         Raises:
@@ -80,7 +78,7 @@ class Target(Description):
         """Description of the integer that convolutions fill with."""
         return "the zero point" if self.pads_with_zero_point else "the stored integer 0"
 
-    def assuming(self, answers: Sequence[str]) -> Target:
+    def assuming(self, answers: Sequence[str]) -> "Target":
         """Return the target with undocumented limits answered.
 
         Args:
