@@ -36,7 +36,6 @@ class ErrorStats:
     """
 
     def __init__(self, class_axis: int | None = None) -> None:
-        """Start with no samples."""
         self._class_axis = class_axis
         self._samples = 0
         self._signal = 0.0

@@ -64,8 +64,11 @@ def describe(code_or_name: str, form: str = "text", width: int | None = None) ->
     Raises:
         UsageError: there is none of that name; suggests the nearest.
     """
-    rule, item = find(code_or_name), PASSES.get(code_or_name)
-    entry = _rule_entry(rule) if rule else _pass_entry(item) if item else None
+    entry = None
+    if rule := find(code_or_name):
+        entry = _rule_entry(rule)
+    elif item := PASSES.get(code_or_name):
+        entry = _pass_entry(item)
     if entry is not None:
         return json.dumps(entry, indent=2) + "\n" if form == "json" else _RENDERERS[form](entry)
     start = code_or_name.lower()

@@ -265,7 +265,6 @@ class Comparison:
     def _run(
         self, feed: Feed, number: int, *, with_layers: bool
     ) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Run both models."""
         names = int8_names = _unique((*self._outputs, *self._inner_names))
         if with_layers:
             names = _unique((*names, *self._layer_names))
