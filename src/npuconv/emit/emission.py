@@ -46,9 +46,18 @@ class Emission:
         rounded: Mapping[str, RoundedWeights],
         convs: Sequence[WrittenConv] = (),
     ) -> Emission:
-        """Return the input of the passes from integers, and from the parts of split layers."""
+        """Return the input of the passes from integers, and from the parts of split layers.
+
+        A tensor that is not stored has no encoding: its convolution makes real values.
+        """
+        from npuconv.arithmetic.encoding import Encoding
+
+        encodings = {name: e for name, e in encodings.items() if name not in plan.fused}
         layers = {
-            conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
+            conv.name: (
+                encodings[conv.inputs[0].name],
+                encodings.get(conv.outputs[0].name) or Encoding.plain(1.0),
+            )
             for conv in (plan.convolutions if encodings else ())
         }
         terms = {conv.node: conv.terms for conv in convs if conv.terms}

@@ -83,7 +83,8 @@ class Plan:
     convolutions: list[Node] = field(default_factory=list)  # convolutions on the device
     # Other operators that the device computes in int8.
     operators: list[Node] = field(default_factory=list)
-    # Names of tensors between operators that share one table: they are never stored.
+    # Names of tensors that are never stored: between operators that share one table, and between a
+    # convolution and an activation that the compiler merges into it.
     fused: set[str] = field(default_factory=set)
     passthrough: list[Node] = field(default_factory=list)  # operators that pass int8 values on
     # Operators that cut the input of a split layer, in the order of the model: the pieces have
@@ -188,6 +189,8 @@ def make_plan(
         operator_ids &= on_device
     if form not in SINGLE_OPERATORS:
         operator_ids, plan.fused = fuse(model, target, operator_ids, on_device)
+    if form == "qdq" and target.fused_activations.is_documented:
+        plan.fused |= _merged(model, target, operator_ids, off)
     for node in model.nodes():
         if _runs_as_convolution(node, target, off):
             plan.convolutions.append(node)
@@ -342,6 +345,22 @@ def fuse(
         if tensor.outputs and all(id(reader) in inside for reader in tensor.outputs)
     }
     return {*operator_ids, *inside}, names
+
+
+def _merged(
+    model: Model, target: Target, operator_ids: Collection[int], off: set[str]
+) -> set[str]:
+    """Return the outputs of convolutions that only an activation of the device reads.
+
+    A compiler that reads conversions merges both if there are none between them.
+    """
+    names = set[str]()
+    for node in model.nodes():
+        if _runs_as_convolution(node, target, off):
+            reader = query.sole_consumer(model, node.outputs[0])
+            if reader is not None and id(reader) in operator_ids and reader.op in target.fusible:
+                names.add(node.outputs[0].name)
+    return names
 
 
 def _is_pointwise(node: Node) -> bool:

@@ -63,7 +63,8 @@ def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
             name = conv.inputs[1].name
             points.append(QuantPoint(conv.name, "weights", name, None, weights, owner))
         result = stored_output(model, plan, conv)
-        points.append(QuantPoint(conv.name, "output", result, state.encodings[result]))
+        if result not in plan.fused:
+            points.append(QuantPoint(conv.name, "output", result, state.encodings[result]))
     for node in plan.operators:
         inputs = dict.fromkeys(t.name for t in values_of(node)).keys() - int8 - host_inputs
         host_inputs |= inputs

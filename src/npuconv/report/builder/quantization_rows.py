@@ -47,6 +47,8 @@ def tensor_rows(
         low = min((observed.lows.min() for observed in outputs), default=np.float32(0))
         high = max((observed.highs.max() for observed in outputs), default=np.float32(0))
         for name in group.tensors:
+            if name in plan.fused:
+                continue
             encoding = state.encodings[name]
             lowest = encoding.scales * (LOWEST - encoding.zeros)
             highest = encoding.scales * (HIGHEST - encoding.zeros)
