@@ -85,5 +85,4 @@ class Registry(Generic[T]):
         return sorted(self._items)
 
     def __iter__(self) -> Iterator[T]:
-        """Return all objects, in the order of their names."""
         return iter([self._items[name] for name in self.names()])

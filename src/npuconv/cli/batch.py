@@ -84,8 +84,6 @@ def batch(
     Exit code 0: all converted; 1: a job was refused, failed, crashed or was ended; 2: the
     jobs file or a flag cannot be used; 70: a bug in npuconv; 130, 143: ended by a signal.
     """
-    from npuconv.batch.run_jobs import Batch
-
     for report in reports:
         format_of(report)
     refuse_empty({"config": config, **flags})

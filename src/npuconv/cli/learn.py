@@ -165,13 +165,11 @@ def fill(text: str, limits: Sequence[Learnable], source: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """Return a value in one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
     return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _node(root: Any, path: KeyPath) -> Any:
-    """Return the node of a path of keys; None if there is none."""
     for key in path:
         root = next((v for name, v in (root.value if root else ()) if name.value == str(key)), None)
     return root

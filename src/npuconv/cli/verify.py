@@ -172,7 +172,6 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
 
 
 def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of an output and of the parts it consists of."""
     sqnr, *errors = error_texts(output)
     sqnr = equal(output) if output.holds_indices else sqnr
     yield output.name, sqnr, *errors, part_of(output.top1_agreement, output.positions)

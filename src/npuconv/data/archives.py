@@ -68,11 +68,9 @@ class Archive(Mapping[str, Array]):
             self._names = {name.removesuffix(".npy"): name for name in self._zip.namelist()}
 
     def __iter__(self) -> Iterator[str]:
-        """Names, without suffix."""
         return iter(self._names)
 
     def __len__(self) -> int:
-        """Return the number of arrays."""
         return len(self._names)
 
     def __getitem__(self, name: str) -> Array:

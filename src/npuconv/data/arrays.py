@@ -39,7 +39,6 @@ class SampleColumn:
     rows: int  # rows of the array per sample, or 0 if each row is a complete input
 
     def __len__(self) -> int:
-        """Number of whole samples."""
         return len(self.array) // max(self.rows, 1)
 
     def __getitem__(self, k: int) -> Array:
@@ -56,7 +55,6 @@ class SampleTable:
     notes: tuple[str, ...]
 
     def __len__(self) -> int:
-        """Number of samples."""
         return len(self.columns[0])
 
     def feed(self, k: int) -> Feed:

@@ -220,7 +220,6 @@ def _scale(image: Image.Image, factor: float, minimum: tuple[int, int]) -> Image
 
 
 def _unreadable(file: Path, error: Exception) -> CalibrationError:
-    """Return the error for the user for an error of Pillow."""
     if isinstance(error, Image.DecompressionBombError):
         cause = "larger than Pillow's limit against decompression bombs"
     elif isinstance(error, UnidentifiedImageError):

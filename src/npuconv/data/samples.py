@@ -65,7 +65,6 @@ class Samples:
     notes: tuple[str, ...] = ()  # sentences for the user on how the samples were read
 
     def __len__(self) -> int:
-        """Number of samples."""
         return len(self.indices)
 
     def __iter__(self) -> Iterator[Feed]:
@@ -77,7 +76,6 @@ class Samples:
     @overload
     def __getitem__(self, item: slice) -> Samples: ...
     def __getitem__(self, item: int | slice) -> Feed | Samples:
-        """Return one sample, or some of the samples."""
         if isinstance(item, slice):
             return replace(self, indices=self.indices[item])
         return self.load(self.indices[item])

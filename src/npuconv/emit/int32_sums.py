@@ -224,9 +224,9 @@ def _integer_layers(model: Model) -> Iterator[_IntegerLayer]:
 
 def with_layers(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with a QLinearConv for each sum in int32; without sums the model itself."""
-    if not _has_sums(model):
-        return model
     graph = _load(model)
+    if graph is None:
+        return model
     for layer in list(_integer_layers(graph)):
         _join(graph, layer)
     sweep(graph)
@@ -235,9 +235,8 @@ def with_layers(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def internal_tensors(model: onnx.ModelProto) -> frozenset[str]:
     """Return the internal tensors of sums in int32, with slices that only they read."""
-    if not _has_sums(model):
-        return frozenset()
-    nodes = [node for layer in _integer_layers(_load(model)) for node in layer.nodes]
+    graph = _load(model)
+    nodes = [n for layer in (_integer_layers(graph) if graph else ()) for n in layer.nodes]
     ids = {id(node) for node in nodes}
     return frozenset(
         node.outputs[0].name
@@ -246,11 +245,10 @@ def internal_tensors(model: onnx.ModelProto) -> frozenset[str]:
     )
 
 
-def _has_sums(model: onnx.ModelProto) -> bool:
-    return any(entry.key == KEY for entry in model.metadata_props)
-
-
-def _load(model: onnx.ModelProto) -> Model:
+def _load(model: onnx.ModelProto) -> Model | None:
+    """Return the graph of a model with sums in int32; None for others."""
+    if not any(entry.key == KEY for entry in model.metadata_props):
+        return None
     graph = load.load(model)
     shapes.infer_unknown(graph)
     return graph

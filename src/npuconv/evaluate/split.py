@@ -185,7 +185,6 @@ def _write_part(
     part: ModelPart,
     types: Mapping[str, onnx.TypeProto.Tensor],
 ) -> schema.PartEntry:
-    """Write a part as a model; return its row of the manifest."""
     name = f"{number:03}_{part.side}.onnx"
     proto = _part_model(opened, part, types)
     files.check_writable(folder / name)

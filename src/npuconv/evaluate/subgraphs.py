@@ -159,7 +159,6 @@ def _makers(graph: onnx.GraphProto) -> dict[str, int]:
 
 
 def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
-    """Return the side of each node."""
     types = {name: info.elem_type for name, info in element_types(model).items()}
     constants = {t.name for t in model.graph.initializer}
     listed, hosted = set[str](), _noted(model, HOST_KEY)  # outputs of nodes within the limits

@@ -298,11 +298,16 @@ def legalize(
         around_convolutions = [f for f in lint if f.op_type not in query.CONVOLUTIONS]
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
         after = sorted(convolutions + around_convolutions, key=sort_key)
-    graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
+    blocking = {label for f in after if selection.is_blocking(f) for label in f.origin}
     legal = replace(
         legal,
         source=source_model,
-        blocked=frozenset().union(*(_blocked(graph, after) for graph in graphs)),
+        blocked=frozenset(
+            node.name
+            for graph in (model, legal.unsplit or model)
+            for node in graph.nodes(*query.CONVOLUTIONS)
+            if graph.label(node) in blocking
+        ),
     ).replanned()
     plan = legal.plan
     legal = replace(legal, operators=frozenset(node.name for node in plan.operators))
@@ -368,10 +373,3 @@ def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
         executor.Session(save.to_proto(model), threads=1, optimize=False)
     except executor.RuntimeRefusedError:
         raise ModelError(f"{model.name}: cannot be run: {contradiction}") from None
-
-
-def _blocked(model: Model, findings: list[Finding]) -> frozenset[str]:
-    """Return the names of convolutions with an error."""
-    labels = {label for f in findings if selection.is_blocking(f) for label in f.origin}
-    convolutions = model.nodes(*query.CONVOLUTIONS)
-    return frozenset(n.name for n in convolutions if model.label(n) in labels)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from npuconv.errors import InternalError, bugs_in
 from npuconv.legalize import measure as measuring
 from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.log import Log, RewriteRecord
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import Model, shapes, validate
 from npuconv.model.core import sweep
@@ -73,26 +74,18 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
     entries = Log(log.measures, item.name)
     inputs |= {"device": device, "log": entries}
     with bugs_in(f"pass {item.name!r}"):
-        arguments = {name: inputs[name] for name in item.inputs if name in inputs}
-        result = _call(model, item, arguments)
+        run = partial(item.function, model, **{n: inputs[n] for n in item.inputs if n in inputs})
+        if item.ops:
+            nodes = model.nodes(*item.ops) if model.opset >= item.least_opset else ()
+            result = sum(run(node=node) for node in nodes if len(node.outputs))
+        else:
+            result = run()
         if result != 0:
-            _settle(model, item, entries.rewrites)
+            if item.rewires:
+                sweep(model)
+                validate.check_model(model, after=item.name)
+            measuring.measure(entries.rewrites)
+            if item.infers:
+                shapes.infer_unknown(model)
     log.extend(entries)
     return result
-
-
-def _call(model: Model, item: Pass, inputs: dict[str, Any]) -> Any:
-    """Return the result of a pass; a pass of nodes is called with each of them."""
-    if not item.ops:
-        return item.function(model, **inputs)
-    nodes = model.nodes(*item.ops) if model.opset >= item.least_opset else ()
-    return sum(item.function(model, node=node, **inputs) for node in nodes if len(node.outputs))
-
-
-def _settle(model: Model, item: Pass, records: Sequence[RewriteRecord]) -> None:
-    if item.rewires:
-        sweep(model)
-        validate.check_model(model, after=item.name)
-    measuring.measure(records)
-    if item.infers:
-        shapes.infer_unknown(model)

@@ -101,7 +101,6 @@ def register_pass(
     """
 
     def register(function: PassFunction) -> Pass:
-        """Make a pass of the function."""
         name, doc = function.__name__.replace("_", "-"), described(function)
         item = Pass(name, phase, function, after, infers, doc, rewires, ops, least_opset)
         PASSES.add(name, item)

@@ -44,7 +44,6 @@ def unknown_codes(
 
 
 def _codes(path: KeyPath, options: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Yield every code that is named, and its place."""
     for key in ("select", "ignore"):
         for number, code in enumerate(options.get(key, ())):
             yield (*path, key, number), code

@@ -151,7 +151,6 @@ def window(node: Node) -> Window | None:
 
 
 def _dims(tensor: Tensor | None) -> tuple[Any, ...] | None:
-    """Return the shape as stated."""
     return None if tensor is None or tensor.shape is None else tuple(tensor.shape)
 
 
@@ -166,9 +165,9 @@ def _window(
     result: tuple[Any, ...] | None,
 ) -> Window | None:
     attributes = dict(zip(_ATTRIBUTES, attrs, strict=True))
-    fixed, read = _all_numbers(query.dimensions(weight)), _channels_first(source, last)
-    if fixed is not None and len(fixed) < _CHANNEL_AXES:
-        fixed = None  # a rule reports that these are no weights
+    read, dims = _channels_first(source, last), query.dimensions(weight) or ()
+    numbers = tuple(d for d in dims if isinstance(d, int))
+    fixed = numbers if _CHANNEL_AXES <= len(numbers) == len(dims) else None  # else rules report it
     kernel = _ints(attributes["kernel_shape"]) or (fixed[2:] if fixed else None)
     axes = len(kernel) if kernel else (len(read) - 2 if read else None)
     if axes is None:
@@ -252,12 +251,6 @@ def _number(dims: Dims | None, axis: int) -> int | None:
         return None
     dim = dims[axis]
     return dim if isinstance(dim, int) else None
-
-
-def _all_numbers(dims: Dims | None) -> tuple[int, ...] | None:
-    if dims is None or any(not isinstance(d, int) for d in dims):
-        return None
-    return tuple(d for d in dims if isinstance(d, int))
 
 
 def block_diagonal(array: np.ndarray, group: int) -> np.ndarray:

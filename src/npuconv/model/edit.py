@@ -123,9 +123,8 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
     former = query.producer(old)
     if former is not None:
         former.outputs.clear()
-    index = next(i for i, t in enumerate(producer.outputs) if t is tensor)
     redirect(tensor, old)
-    producer.outputs[index] = old
+    replace_output(producer, tensor, old)
 
 
 def replace(tensor: Tensor, *nodes: Node) -> None:
@@ -188,6 +187,11 @@ def redirect(old: Tensor, new: Tensor) -> None:
                 set_input(node, index, new)
 
 
+def replace_output(node: Node, old: Tensor, new: Tensor) -> None:
+    """Make a node produce ``new`` in the place of ``old``, which is left without a producer."""
+    node.outputs[next(i for i, t in enumerate(node.outputs) if t is old)] = new
+
+
 def take_over_outputs(old: Node, new: Node) -> None:
     """Make ``new`` produce the outputs of ``old``, which is left without outputs."""
     outputs = list(old.outputs)
@@ -236,5 +240,4 @@ def bypass(model: Model, node: Node) -> None:
         return
     assert producer is not None, "can_bypass is false"
     redirect(source, result)
-    index = next(i for i, t in enumerate(producer.outputs) if t is source)
-    producer.outputs[index] = result
+    replace_output(producer, source, result)

@@ -27,7 +27,21 @@ def measure(node: Node) -> Measured:
     if win is None or win.axes is None or not win.is_consistent:
         return {}
     layout = "nhwc" if node.domain == "com.ms.internal.nhwc" else "nchw"
-    return {**of_window(win), "layout": layout, **_types(node), **_pooling(node)}
+    facts = of_window(win)
+    bias = query.input_of(node, 2) if node.op in query.CONVOLUTIONS else None
+    facts |= {
+        "layout": layout,
+        "dtype": query.dtype_name(node.inputs[0]) or None,
+        "weight_dtype": query.dtype_name(query.input_of(node, 1)) or None,
+        "bias": bias is not None,
+        "bias_dtype": query.dtype_name(bias) or None,
+        "weight_constant": query.constant_input(node, 1) is not None,
+    }
+    if node.op in query.POOLS:
+        facts["ceil_mode"] = bool(query.attribute(node, "ceil_mode", 0))
+    if node.op == "AveragePool":
+        facts["count_include_pad"] = bool(query.attribute(node, "count_include_pad", 0))
+    return facts
 
 
 def settled(node: Node) -> Measured:
@@ -44,7 +58,10 @@ def of_window(win: Window) -> Measured:
         "group": win.group,
         "pad_value": 0,
         **_windows(win),
-        **_extents(win),
+        # The weights imply the rank of a tensor of unknown shape.
+        **_named("in", win.input or (None,) * ((win.axes or 0) + 2)),
+        **_named("out", win.output or (None,) * ((win.axes or 0) + 2)),
+        **_named("weight", win.weight),
         **_channels(win),
     }
 
@@ -195,26 +212,6 @@ def _padding(node: Node) -> Measured:
     }
 
 
-def _pooling(node: Node) -> Measured:
-    if node.op not in query.POOLS:
-        return {}
-    facts: Measured = {"ceil_mode": bool(query.attribute(node, "ceil_mode", 0))}
-    if node.op == "AveragePool":
-        facts["count_include_pad"] = bool(query.attribute(node, "count_include_pad", 0))
-    return facts
-
-
-def _types(node: Node) -> Measured:
-    bias = query.input_of(node, 2) if node.op in query.CONVOLUTIONS else None
-    return {
-        "dtype": query.dtype_name(node.inputs[0]) or None,
-        "weight_dtype": query.dtype_name(query.input_of(node, 1)) or None,
-        "bias": bias is not None,
-        "bias_dtype": query.dtype_name(bias) or None,
-        "weight_constant": query.constant_input(node, 1) is not None,
-    }
-
-
 def _windows(win: Window) -> Measured:
     """Return the facts of height and width, which are the last two axes."""
     facts: Measured = {"pad_max": max((max(p) for p in win.pads), default=0)}
@@ -234,13 +231,6 @@ def _windows(win: Window) -> Measured:
             end: win.pads[axis][1],
         }
     return facts
-
-
-def _extents(win: Window) -> Measured:
-    weight = _named("weight", win.weight)
-    # The weights imply the rank of a tensor of unknown shape.
-    unknown = (None,) * ((win.axes or 0) + 2)
-    return _named("in", win.input or unknown) | _named("out", win.output or unknown) | weight
 
 
 def _named(prefix: str, dims: tuple[int | str | None, ...] | None) -> Measured:

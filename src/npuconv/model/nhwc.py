@@ -196,7 +196,6 @@ def as_float(node: Node) -> Node:
 
 
 def _view(node: Node, tensor: Tensor) -> Any:
-    """Return the tensor with its channels at axis 1."""
     last = is_nhwc(node) or node.op == "NhwcFusedConv"
     last = last or bool(query.attribute(node, "channels_last", 0))
     dims = query.shape(tensor)

@@ -105,7 +105,6 @@ def forget(nodes: Iterable[Node]) -> None:
 
 
 def _name_open_extents(inputs: Iterable[Tensor]) -> set[str]:
-    """Name the open extents of inputs; return the names."""
     names = set[str]()
     for tensor in inputs:
         dims = query.shape(tensor)

@@ -39,7 +39,6 @@ class SourceScales:
     lost: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Return whether the model was quantized in any part."""
         return bool(self.tensors or self.weights or self.lost)
 
     def with_tensor(

@@ -97,7 +97,6 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a LEAKY_RELU."""
     source, order = draft.stored_view(node.input[0])
     alpha = float(attributes_of(node).get("alpha", 0.01))
     output = draft.store(node.output[0], order)

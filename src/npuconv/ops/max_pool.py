@@ -19,7 +19,6 @@ from npuconv.tflite.windows import padded, pads_of, pool_options
 
 
 def _passes(node: Node) -> bool:
-    """Return whether a pool makes no indices."""
     return len(node.outputs) == 1 and not query.attribute(node, "storage_order", 0)
 
 

@@ -46,7 +46,6 @@ class DisjointSets(Generic[Member]):
         self._parent: dict[Member, Member] = {}
 
     def __contains__(self, member: Member) -> bool:
-        """Return whether a member has been added."""
         return member in self._parent
 
     def find(self, member: Member) -> Member:
@@ -278,7 +277,6 @@ def _runs_as_convolution(node: Node, target: Target, off: set[str]) -> bool:
 def _place(
     node: Node, plan: Plan, target: Target, form: str, is_worth_it: bool
 ) -> tuple[Placement, str]:
-    """Return the placement of a node, with its reason."""
     within = f"{node.op} is listed and within every known limit"
     if plan.is_convolution(node) or plan.is_operator(node):
         return "device", within

@@ -57,7 +57,6 @@ def calibrate(
     reader, runs = HessianReader(layers, len(samples)), count(1)
 
     def after_run() -> None:
-        """Report one more sample."""
         step(next(runs), len(samples))
 
     try:

@@ -36,7 +36,6 @@ class Hessian:
     """
 
     def __init__(self, groups: int, length: int) -> None:
-        """Start empty."""
         self.groups, self.length = groups, length
         size = ceil_div(length, ceil_div(length, HESSIAN.block))
         self.blocks = [slice(k, min(k + size, length)) for k in range(0, length, size)]
@@ -195,7 +194,6 @@ def _windows(layer: WindowedConv, values: Floats, count: int, intervals: Sequenc
 
 
 def _window_count(layer: WindowedConv, sample_count: int) -> int:
-    """Return the number of windows to take of one sample."""
     total = max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest_windows)
     return ceil_div(min(total, HESSIAN.most_windows), sample_count)
 

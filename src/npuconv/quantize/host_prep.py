@@ -170,7 +170,6 @@ def _is_internal(graph: LegalModel, reader: Node) -> bool:
 
 
 def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:
-    """Return whether the device makes a tensor."""
     producer = query.producer(tensor)
     if producer is None:
         return False

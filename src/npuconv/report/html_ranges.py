@@ -161,7 +161,6 @@ def _track(
 
 
 def _channels(rows: Sequence[ChannelRange]) -> tuple[ChannelBar, ...]:
-    """Return the channels on one track that holds all their ranges and 0."""
     low = min((0.0, *(min(row.minimum, row.lowest) for row in rows)))
     high = max((0.0, *(max(row.maximum, row.highest) for row in rows)))
     return tuple(

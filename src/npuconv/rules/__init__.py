@@ -156,7 +156,6 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     example = Example(*map(inspect.cleandoc, (*models, device, silent_device)))
 
     def register(function: Callable[..., Violations]) -> Rule:
-        """Make a rule of the function."""
         name, doc = function.__name__.replace("_", "-"), described(function)
         operators = None if ops is None else frozenset(ops)
         item = Rule(

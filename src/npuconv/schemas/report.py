@@ -356,7 +356,6 @@ class Report(ReportPart):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Return the HTML for a notebook."""
         html: str = _renderer("notebook").render(self)
         return html
 

@@ -65,7 +65,6 @@ class Requantize(TargetPart):
         return self
 
     def __str__(self) -> str:
-        """Return a one-line description."""
         if self.kind != "shift":
             return self.kind
         return f"shift, {self.multiplier_bits} bits, at most {self.max_shift}, {self.rounding}"

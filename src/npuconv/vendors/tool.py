@@ -150,7 +150,6 @@ class VendorTool:
             return version.read_text("utf-8", "replace")[:40], list(replies)
 
     def _write(self, folder: Path, question: Question) -> None:
-        """Write the files of a question."""
         folder.mkdir()
         file = folder / f"model{self.vendor.suffix}"
         file.write_bytes(question.model)

@@ -85,7 +85,6 @@ def _drop_upper_bound(device: TargetDevice, plan: Plan, node: Node, *, plain: bo
 
 
 def _become(node: Node, op: str, *, inputs: int) -> int:
-    """Make the node an operator of its first inputs."""
     if node.op == op and len(node.inputs) <= inputs:
         return 0
     edit.drop_inputs(node, inputs)

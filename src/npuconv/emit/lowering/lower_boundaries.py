@@ -54,8 +54,9 @@ def _lower_output(model: Model, tensor: Tensor) -> float | None:
     if node is None or tensor.outputs:
         return None
     scale = _scale(node)
-    if scale is None or not _hand_over(model, node.inputs[0], tensor, node):
+    if scale is None or not edit.can_bypass(model, node):
         return None
+    edit.bypass(model, node)
     tensor.dtype = np.dtype(np.int8)
     return scale
 
@@ -69,21 +70,12 @@ def _drop_requantization(model: Model, tensor: Tensor) -> None:
     zeros = [query.constant_input(conversion, 2) for conversion in (before, node)]
     if not same_scale(before, node) or any(z is None or z.dtype != "int8" for z in zeros):
         return
-    if not _hand_over(model, before.inputs[0], tensor, node):
+    if not edit.can_bypass(model, node, before.inputs[0]):
         return
+    edit.set_input(node, 0, before.inputs[0])
+    edit.bypass(model, node)
     if not query.consumers(before.outputs[0]) and not model.is_output(before.outputs[0]):
         edit.disconnect(before)
-
-
-def _hand_over(model: Model, source: Tensor, tensor: Tensor, node: Node) -> bool:
-    """Make the producer of ``source`` write the graph output; delete ``node``."""
-    producer = query.producer(source)
-    if producer is None or model.is_output(source):
-        return False
-    edit.disconnect(node)
-    edit.redirect(source, tensor)
-    producer.outputs[next(i for i, t in enumerate(producer.outputs) if t is source)] = tensor
-    return True
 
 
 def _scale(node: Node) -> float | None:

@@ -41,10 +41,9 @@ def _lower(model: Model, node: Node) -> int:
         node.inputs[index] = source.inputs[0]
     for tensor, consumer in zip(results, consumers, strict=True):
         assert consumer is not None
-        index = next(i for i, t in enumerate(node.outputs) if t is tensor)
         stored = consumer.outputs[0]
         edit.disconnect(consumer)
-        node.outputs[index] = stored
+        edit.replace_output(node, tensor, stored)
     for tensor in node.outputs:
         if tensor not in results and tensor.dtype is not None:
             tensor.dtype = node.inputs[0].dtype  # nobody reads it; it is int8 all the same

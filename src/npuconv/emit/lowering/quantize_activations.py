@@ -66,8 +66,7 @@ class _Conversions:
         if encoding is None:
             return
         raw = edit.variable(model, f"{tensor.name}/float", tensor)
-        index = next(i for i, t in enumerate(node.outputs) if t is tensor)
-        node.outputs[index] = raw
+        edit.replace_output(node, tensor, raw)
         stored = self._store(tensor)
         _convert(model, "QuantizeLinear", raw, stored, encoding.stored, node)
         if encoding.is_plain:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.amounts import count
 from npuconv.emit.emission import Emission
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, register_pass
@@ -37,12 +38,11 @@ def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> 
         encodings = emission.layer_encodings.get(conv.name)
         layer = _encode(device, emission, conv, weight, encodings)
         if layer.raised:
-            count = len(layer.raised)
-            plural = "channel" if count == 1 else "channels"
             reason = "int32 would overflow"
             if (channels := emission.bias_channels.get(conv.name)) is not None:
                 reason = f"{channels.count} channels of a constant hold no larger bias"
-            notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
+            number = count(len(layer.raised), "channel")
+            notes[model.label(conv)] = f"weight scale of {number} raised: {reason}"
         zero = device.free_zero  # no weight is -128
         _dequantize(model, conv, 1, layer.weight + np.int8(zero), layer.weight_scales, zero)
         had_bias = query.input_of(conv, 2) is not None

@@ -91,7 +91,6 @@ class _Writer:
         return self._insert(conv, "Conv", inputs, like, **attrs)
 
     def _slice(self, conv: Node, part: SumTerm, source: Tensor) -> Tensor:
-        """Return the integers that a part reads."""
         bounds = part.bounds
         key = (source.name, *bounds)
         if not bounds:
@@ -110,7 +109,6 @@ class _Writer:
         return self._slices[key]
 
     def _dequantize(self, conv: Node, conversion: Node, source: Tensor) -> Tensor:
-        """Return integers dequantized with the parameters of a conversion."""
         if source is conversion.inputs[0]:
             return conversion.outputs[0]
         key = (source.name, "numbers")

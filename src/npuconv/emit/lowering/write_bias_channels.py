@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.amounts import count
 from npuconv.emit.emission import Emission, dequantized, dequantizer
 from npuconv.errors import InternalError
 from npuconv.lazy import np
@@ -27,9 +28,8 @@ def write_bias_channels(model: Model, emission: Emission) -> list[tuple[str, str
         channels = emission.bias_channels.get(conv.name)
         if channels is not None and query.input_of(conv, 2) is not None:
             _write(model, conv, channels)
-            plural = "channel" if channels.count == 1 else "channels"
-            note = f"bias as {channels.count} input {plural} of a constant"
-            notes.append((model.label(conv), note))
+            number = count(channels.count, "input channel")
+            notes.append((model.label(conv), f"bias as {number} of a constant"))
     return notes
 
 

@@ -79,7 +79,6 @@ def find_obstacles(model: onnx.ModelProto) -> list[FormObstacle]:
 
 
 def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObstacle]]:
-    """Return the translation, None if there are obstacles, and the obstacles."""
     if obstacles := _open_extents(model):
         return None, obstacles
     model = _with_shapes(model)
@@ -145,7 +144,6 @@ class _Log:
 
 
 def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> None:
-    """Translate a node, or the int8 operator that it computes."""
     written = node if int8 is None else _int8_node(draft, int8)
     description = OPERATORS.get(written.op_type) if node.domain in STANDARD else None
     if description is None or description.to_tflite is None:

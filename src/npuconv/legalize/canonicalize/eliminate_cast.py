@@ -27,7 +27,6 @@ def eliminate_cast(model: Model, log: Log, node: Node) -> int:
 
 
 def _becomes(node: Node, tensor: Tensor) -> bool:
-    """Return whether a Cast is to the type of a tensor."""
     try:
         is_typed = tensor.dtype is not None
         return is_typed and onnx.helper.np_dtype_to_tensor_dtype(tensor.dtype) == node.attrs["to"]

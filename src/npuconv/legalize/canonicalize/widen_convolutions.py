@@ -46,7 +46,6 @@ def widen_convolutions(model: Model, log: Log) -> int:
 
 
 def _half(node: Node) -> str:
-    """Return the half precision that a node computes in, or ''."""
     if not query.is_standard(node) or any(subgraphs(node)) or _TYPED & set(node.attrs):
         return ""
     kinds = [query.dtype_name(t) for t in (*node.inputs, *node.outputs) if t.name]

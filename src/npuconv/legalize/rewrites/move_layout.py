@@ -229,8 +229,7 @@ class _Piece:
             edit.disconnect(inverse_node)
             if result is not moved:
                 edit.redirect(result, moved)
-        index = next(i for i, t in enumerate(node.outputs) if t is tensor)
-        node.outputs[index] = moved
+        edit.replace_output(node, tensor, moved)
         self._replace(tensor, moved)
         if id(tensor) in self.stay:
             edit.hand_over(self.order.inverse.insert(model, node, moved), tensor)

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from npuconv.amounts import count
 from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import BiasChannels, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements
@@ -88,11 +89,10 @@ def bias_as_channels(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     form = next((f for f in forms if not demand.breaks(f, limits.INPUTS, limits.BIAS)), None)
     if form is None:
         return
-    count = form.in_channels - layer.in_channels
+    added = count(form.in_channels - layer.in_channels, "input channel")
     moved = elements(form.source) + (elements(inner.source) if inner.pads != layer.pads else 0)
-    text = f"bias as {count} input {'channel' if count == 1 else 'channels'} of a constant"
     build = partial(_build, form=form, tap=int(np.ravel_multi_index(tap, layer.kernel)))
-    yield Proposal(text, (Part(form),), build, moved)
+    yield Proposal(f"bias as {added} of a constant", (Part(form),), build, moved)
 
 
 def _unpadded_taps(layer: Layer) -> tuple[int | None, ...]:
@@ -113,20 +113,20 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: int)
     layer, source = piece.layer, piece.source
     if form.pads != layer.pads:
         source = builder.pad(source, {a + 2: pair for a, pair in enumerate(layer.pads)})
-    count, bias = form.in_channels - layer.in_channels, builder.bias_values(piece)
+    added, bias = form.in_channels - layer.in_channels, builder.bias_values(piece)
     if builder.mode == "int8":
         inner = layer if form.pads == layer.pads else layer.without_pads()
-        channels = BiasChannels(count, tap, padded=None in layer.source)
+        channels = BiasChannels(added, tap, padded=None in layer.source)
         return builder.layer(piece.with_layer(inner, source), bias_channels=channels)
 
     def extended() -> np.ndarray:
         """Each channel has its share of the bias, at one tap."""
-        more = np.zeros((len(bias), count, math.prod(layer.kernel)), bias.dtype)
-        more[:, :, tap] = bias[:, None] / count
-        more = more.reshape(len(bias), count, *layer.kernel)
+        more = np.zeros((len(bias), added, math.prod(layer.kernel)), bias.dtype)
+        more[:, :, tap] = bias[:, None] / added
+        more = more.reshape(len(bias), added, *layer.kernel)
         return np.concatenate([piece.array(), more], axis=1)
 
-    key = ("bias channels", count, tap)
+    key = ("bias channels", added, tap)
     weight = builder.constant(piece, key, extended)
-    wide = builder.with_ones(piece, source, count)
+    wide = builder.with_ones(piece, source, added)
     return emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))

@@ -247,7 +247,6 @@ def undo_dilation(layer: Layer, _demand: Demand) -> Iterator[Proposal]:
 
 
 def _phase(layer: Layer, factors: tuple[int, ...]) -> Layer:
-    """Return the convolution of a phase; all phases have one shape."""
     dilations = tuple(d // f for d, f in zip(layer.dilations, factors, strict=True))
     inner = replace(layer, dilations=dilations)
     cells = [-(-(layer.cells(a) or 1) // f) for a, f in enumerate(factors)]

@@ -196,7 +196,6 @@ def _tile(layer: Layer, tiles: Sequence[_Tile]) -> Layer:
 
 def _build(builder: Builder, piece: Piece, emit: Emit, *, rows: list[list[_Tile]]) -> Tensor:
     def row(axis: int, where: list[_Tile]) -> Tensor:
-        """Return the tiles joined along an axis and all later axes."""
         if axis == len(rows):
             bounds = [(a + 2, start, stop, 1) for a, (start, stop, _) in enumerate(where)]
             form = _tile(piece.layer, where)

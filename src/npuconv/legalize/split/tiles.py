@@ -100,7 +100,6 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: l
     source = fit_extents(builder, piece.source, extents)
 
     def row(axis: int, where: list[int]) -> Tensor:
-        """Return the tiles joined along an axis and all later axes."""
         if axis == len(counts):
             bounds = [
                 (a + 2, i * strides[a], i * strides[a] + (tile.extents[a] or 1), 1)
