@@ -51,23 +51,36 @@ class ErrorStats:
         Raises:
             ModelError: the sizes differ.
         """
+        self.accumulate(reference, result)
+
+    def accumulate(self, reference: ArrayLike, result: ArrayLike) -> tuple[Doubles, ...]:
+        """Add one sample as ``observe``; return both arrays and their difference, float64 [N]."""
         f = np.asarray(reference, np.float64)
         q = np.asarray(result, np.float64)
         if f.size != q.size:
             raise ModelError(f"tensors of shapes {f.shape} and {q.shape} cannot be compared")
-        q = q.reshape(f.shape)
         self._samples += 1
+        classes, answers = self._classes_last(f), self._classes_last(q.reshape(f.shape))
+        if classes.ndim and classes.size and classes.shape[-1] > 1:
+            agreement = classes.argmax(-1) == answers.argmax(-1)
+            self._agreed += int(np.sum(agreement))
+            self._positions += int(np.size(agreement))
+        f, q = f.reshape(-1), q.reshape(-1)
         with np.errstate(invalid="ignore", over="ignore"):
             error = f - q
             self._signal += _product(f, f)
             self._noise += _product(error, error)
             self._power += _product(q, q)
             self._dot += _product(f, q)
-        f, q = self._classes_last(f), self._classes_last(q)
-        if f.ndim and f.size and f.shape[-1] > 1:
-            agreement = f.argmax(-1) == q.argmax(-1)
-            self._agreed += int(np.sum(agreement))
-            self._positions += int(np.size(agreement))
+        return f, q, error
+
+    def add_sums(self, tensor: ErrorStats) -> None:
+        """Add the errors of another tensor, without its classes."""
+        self._samples += tensor._samples
+        self._signal += tensor._signal
+        self._noise += tensor._noise
+        self._power += tensor._power
+        self._dot += tensor._dot
 
     @property
     def sqnr_db(self) -> float | None:
@@ -114,7 +127,7 @@ class ErrorStats:
 
 def _product(a: Doubles, b: Doubles) -> float:
     """Return the sum of products; a product of BLAS would depend on the number of threads."""
-    return float(np.einsum("i,i->", a.reshape(-1), b.reshape(-1)))
+    return float(np.einsum("i,i->", a, b))
 
 
 def rounded(value: float | None, digits: int) -> float | None:

@@ -77,20 +77,21 @@ class Stats(ErrorStats):
             self._equal += int(np.sum(np.ravel(reference) == np.ravel(result)))
             self._indices += np.size(reference)
             return
-        f, q = (np.asarray(values, np.float64) for values in (reference, result))
-        super().observe(f, q)
-        f, q = f.reshape(-1), q.reshape(-1)
-        with np.errstate(invalid="ignore"):
-            error = np.abs(f - q)
-        largest = float(error.max(initial=0.0))
+        f, q, error = self.accumulate(reference, result)
+        largest = float(np.abs(error).max(initial=0.0))
         if math.isnan(largest):  # NaN counts as an infinite difference, but not equal infinities
-            largest = float(np.nan_to_num(error[f != q], nan=math.inf).max(initial=0.0))
+            largest = float(np.nan_to_num(abs(error[f != q]), nan=math.inf).max(initial=0.0))
         self.max_abs_error = max(self.max_abs_error or 0.0, largest)
         for k, values in enumerate((f, q)):
-            is_finite = np.isfinite(values)
-            finite = values if is_finite.all() else values[is_finite]
+            finite = values if math.isfinite(values.sum()) else values[np.isfinite(values)]
             low, high = self.ranges[k]
             self.ranges[k] = float(finite.min(initial=low)), float(finite.max(initial=high))
+
+    def include(self, tensor: Stats) -> None:
+        """Add the samples of another tensor."""
+        self.add_sums(tensor)
+        if tensor.max_abs_error is not None:
+            self.max_abs_error = max(self.max_abs_error or 0.0, tensor.max_abs_error)
 
     def observe_comparable(self, reference: object, result: object) -> None:
         """Add one sample if both are equally many numbers; otherwise count it."""
@@ -256,6 +257,9 @@ class Comparison:
                     values = numbers(layer, stored[layer.stored])
                     stats.observe_comparable(reference[layer.tensor], values)
             on_sample(number, reference, result)
+        for stats in outputs.values():
+            if not stats.holds_indices:
+                measured.total.include(stats)
         return measured
 
     def _run(
@@ -285,14 +289,13 @@ class Comparison:
         for name, stats in measured.outputs.items():
             stats.observe_comparable(reference[name], result[name])
         values = [
-            [np.asarray(outputs[name], np.float64).reshape(-1) for outputs in (reference, result)]
+            (reference[name], result[name])
             for name in measured.outputs
             if name not in self._indices and _comparable(reference[name], result[name])
         ]
         if any(f.size for f, _ in values):
-            measured.total.observe(*(np.concatenate(x) for x in zip(*values, strict=True)))
             measured.sample_numbers.append(number)
-            measured.powers.append(powers_of((f, q) for f, q in values))
+            measured.powers.append(powers_of(values))
         pairs = [(reference[n], result[n]) for n in self._unsaturated]
         if pairs and all(_comparable(f, q) and f.dtype == q.dtype for f, q in pairs):
             measured.unsaturated.append(powers_of(p for p in pairs if p[0].dtype.kind == "f"))
