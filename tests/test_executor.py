@@ -81,13 +81,6 @@ def test_a_large_model_runs_as_it_is_written(monkeypatch):
     assert levels[0] != levels[1]
 
 
-def test_an_eager_session_gives_the_same():
-    """The order of nodes does not show in the result."""
-    x = {"x": images(1, 1, 8, 8)}
-    one, two = Session(digits()).run(x), Session(digits(), eager=True).run(x)
-    assert all(np.array_equal(one[name], two[name]) for name in one)
-
-
 def test_a_model_that_is_refused(capfd):
     """One line says why, without the runtime's prefix, and nothing is printed."""
     model = Net(x=(1, 3)).op("Thing", domain="com.example").model()

@@ -52,26 +52,10 @@ _HOME = {  # module of each name, imported at the first use of the name
 }
 
 __all__ = [
-    "BatchReport",
-    "CalibrationError",
-    "ConfigError",
-    "Conversion",
-    "InternalError",
-    "ModelError",
-    "NpuconvError",
-    "OutputError",
-    "Report",
-    "Target",
-    "TargetError",
-    "UnsupportedModelError",
-    "UsageError",
-    "VerifyReport",
-    "__version__",
-    "check",
-    "convert",
-    "run_batch",
-    "verify",
-]
+    "BatchReport", "CalibrationError", "ConfigError", "Conversion", "InternalError", "ModelError",
+    "NpuconvError", "OutputError", "Report", "Target", "TargetError", "UnsupportedModelError",
+    "UsageError", "VerifyReport", "__version__", "check", "convert", "run_batch", "verify",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -92,7 +92,7 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
     """Choose integers for tensors and weights, write them, and compare with the float model."""
     legal = legal.with_whole_layers()  # quantize splits the layers, after their weights
     with clock.measured("calibration data"):
-        float_model = legal.proto()
+        float_model = legal.proto
         load_float(legal.model, float_model)  # raises if onnxruntime does not load the model
         data = open_calibration(legal, float_model, calibration)
         if data.builtin is not None:
@@ -110,7 +110,7 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
 
 def _write_floats(legal: LegalModel, calibration: Source, clock: Timings) -> WrittenModel:
     """Write a form whose activations stay float: no sample is needed."""
-    load_float(legal.model, legal.proto())  # raises if onnxruntime does not load the model
+    load_float(legal.model, legal.proto)  # raises if onnxruntime does not load the model
     with clock.measured("quantize"):
         convolutions, per_tensor = legal.plan.convolutions, legal.is_per_tensor
         weights, _notes = import_weights(legal.model, convolutions, {}, per_tensor=per_tensor)

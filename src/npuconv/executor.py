@@ -148,7 +148,6 @@ class Session:
             cores.
         optimize: False runs each node as written, which a comparison needs. Models of more than
             ``LARGE`` nodes are never optimized.
-        eager: whether nodes run as early as possible, so that their inputs are freed early.
 
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model.
@@ -160,7 +159,6 @@ class Session:
         *,
         threads: int = 0,
         optimize: bool = True,
-        eager: bool = False,
     ) -> None:
         large = len(model.graph.node) > LARGE
         self._random: onnx.ModelProto | None = None
@@ -172,8 +170,6 @@ class Session:
         options.inter_op_num_threads = 1
         # Idle threads would spin: with sessions for 200 parts of a model, 12 s of CPU instead of 1.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if eager:
-            options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         options.enable_mem_pattern = False  # its plan takes quadratic time, and a second arena
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize or large:

@@ -27,12 +27,10 @@ else:
         is_frozen = options.pop("frozen", False)
         cls.__doc__ = cls.__doc__ or cls.__name__  # else made of a signature
         dataclasses.dataclass(init=False, repr=False, eq=False, **options)(cls)
-        members = {item.name: item for item in fields(cls)}
-        defaults = {name: item.default for name, item in members.items()}
-        factories = [(k, f) for k, item in members.items() if (f := item.default_factory) != _NONE]
-        required = [k for k in members if defaults[k] is _NONE and k not in dict(factories)]
-        cls._members = tuple(members), required, defaults, factories
-        cls._key = attrgetter("__class__", *(k for k, item in members.items() if item.compare))
+        members = fields(cls)
+        factories = {m.name: m.default_factory for m in members if m.default is _NONE}
+        cls._members = {m.name: m.default for m in members}, factories
+        cls._key = attrgetter("__class__", *(m.name for m in members if m.compare))
         names = ("__init__", "__repr__", "__eq__", "__hash__", "__setattr__")
         for name in names if is_frozen else names[:3]:
             if name not in vars(cls):
@@ -41,19 +39,18 @@ else:
 
     class _Methods:
         def __init__(self, *args: Any, **values: Any) -> None:
-            names, required, defaults, factories = self._members
+            defaults, factories = self._members
             state = self.__dict__
             state.update(defaults)
-            state.update(zip(names, args, strict=False))
+            state.update(zip(defaults, args, strict=False))
             state.update(values)
-            for name in required:
+            for name, factory in factories.items():
                 if state[name] is _NONE:
-                    raise TypeError(f"{type(self).__name__} needs {name!r}")
-            if len(state) > len(names) or len(args) > len(names):
-                raise TypeError(f"{type(self).__name__} takes {', '.join(names)}")
-            for name, factory in factories:
-                if state[name] is _NONE:
+                    if factory is _NONE:
+                        raise TypeError(f"{type(self).__name__} needs {name!r}")
                     state[name] = factory()
+            if len(state) > len(defaults) or len(args) > len(defaults):
+                raise TypeError(f"{type(self).__name__} takes {', '.join(defaults)}")
 
         def __repr__(self) -> str:
             names = [item.name for item in fields(self) if item.repr]

@@ -40,9 +40,8 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, *packages: str) -> None:
-        self._packages = packages
+        self._packages = packages  # not imported yet
         self._items: dict[str, T] = {}
-        self._loaded = self._loading = False
         self._lock = threading.RLock()
 
     def add(self, name: str, item: T) -> None:
@@ -60,20 +59,16 @@ class Registry(Generic[T]):
 
         A second thread waits for the first: it must not take a part of the table for all of it.
         """
-        if self._loaded:
-            return
         with self._lock:
-            if self._loaded or self._loading:  # called by a module that is being imported
-                return
-            self._loading = True
+            packages, self._packages = self._packages, ()
             try:
-                for package in self._packages:
+                for package in packages:
                     modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
                     for module in sorted(m.name for m in modules if not m.name.startswith("_")):
                         importlib.import_module(f"{package}.{module}")
-                self._loaded = True
-            finally:
-                self._loading = False
+            except BaseException:
+                self._packages = packages
+                raise
 
     def get(self, name: str) -> T | None:
         """Return the object of that name, or None."""

@@ -142,6 +142,14 @@ def test_as_a_program(shell):
     assert shell("--version").out == f"npuconv {__version__}\n"
 
 
+@pytest.mark.e2e
+def test_without_stdout():
+    """A program whose stdout is closed ends with its code, and says nothing."""
+    command = f"{sys.executable} -m npuconv --version >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_commands():
     """Completion gets all names, and the command of each."""
     context = click.Context(group)

@@ -166,7 +166,7 @@ def test_without_verification_nothing_is_measured():
     model, ctx = relu(), context()
     ctx.log.measures = False
     assert ctx.run(model, throw_away("double", double)) == 1
-    assert ctx.rewrites[0].difference is None
+    assert ctx.rewrites[0].max_abs_difference is None
 
 
 def test_a_node_without_origin():

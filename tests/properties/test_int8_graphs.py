@@ -129,7 +129,7 @@ def converted(
     """The int8 model, its context, and the float model that rounds in the same places."""
     model, ctx = read(proto), context(target=target)
     graph = prepare(model, ctx)
-    rounds = fake_quantized(graph.proto(), quant_points(graph, QuantState(ctx.emission.encodings)))
+    rounds = fake_quantized(graph.proto, quant_points(graph, QuantState(ctx.emission.encodings)))
     for name in (*QUANTIZE, *LOWER):
         run_pass(name, model, ctx)
     return model, ctx, rounds

@@ -40,7 +40,7 @@ def test_multiplications_of_open_sizes_are_those_of_the_samples():
     wanted = {"first": 144 * CHANNELS * 27, "mixed": 144 * CHANNELS * 36}
     for x in ((1, 3, 12, 12), ("N", 3, "H", "W")):
         graph = planned(read(loud("Relu", x)))
-        assert layer_macs(graph, graph.proto(), [{"x": pictures(1)}]) == wanted
+        assert layer_macs(graph, graph.proto, [{"x": pictures(1)}]) == wanted
 
 
 # Repeats
@@ -59,7 +59,7 @@ def device_macs(spent: BudgetResult) -> int:
 def test_multiplications_buy_accuracy(between: str):
     """Copies of a layer bring more than 1 dB; the simulation is what the changed graph does."""
     own = of_loud(between, max_extra_macs=100)
-    proto = own.graph.proto()
+    proto = own.graph.proto
     found = spend(own)
     assert set(found.repeats) == set(found.layer_macs)
     assert found.macs == 144 * CHANNELS * (27 + 36)
@@ -68,7 +68,7 @@ def test_multiplications_buy_accuracy(between: str):
     assert found.after.sqnr_db > found.before.sqnr_db + 1
     made = found.oversampled
     points = quant_points(made.graph, made.state)
-    assert FakeQuantComparison(proto, own.feeds).measure(points, made.graph.proto()) == found.after
+    assert FakeQuantComparison(proto, own.feeds).measure(points, made.graph.proto) == found.after
 
 
 def test_steps_are_counted():
@@ -149,11 +149,11 @@ def test_what_does_harm_is_not_bought(monkeypatch):
 def test_a_simulation_leaves_the_model_as_it_is(monkeypatch):
     """A simulation works on a copy."""
     own = of_loud("Relu", max_extra_macs=60)
-    before = own.graph.proto().SerializeToString(deterministic=True)
+    before = own.graph.proto.SerializeToString(deterministic=True)
     monkeypatch.setattr(SquaredErrors, "ratio", lambda *_: 2.0)
     found = spend(own)
     assert not found.repeats
-    assert own.graph.proto().SerializeToString(deterministic=True) == before
+    assert own.graph.proto.SerializeToString(deterministic=True) == before
 
 
 def test_where_sensitivity_is_not_known_nothing_is_bought(monkeypatch):

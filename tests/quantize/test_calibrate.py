@@ -34,7 +34,7 @@ def chain() -> Net:
 
 def found(graph: LegalModel, values: np.ndarray | None, **steps: object) -> Calibration:
     """Calibrate on these samples, or on made-up ones for None."""
-    proto = graph.proto()
+    proto = graph.proto
     source = None if values is None else {"x": values}
     inputs, _ = sample_inputs(graph.model, proto, source)
     samples = open_samples(source, inputs, Preprocess())
@@ -48,11 +48,11 @@ def test_the_first_sample_is_tried(sides):
     graph = planned(read(net.model()))
     values = np.ones((2, 4, 4, 4), np.float32)
     values[1] = -1
-    inputs, _ = sample_inputs(graph.model, graph.proto(), {"x": values})
+    inputs, _ = sample_inputs(graph.model, graph.proto, {"x": values})
     samples = open_samples({"x": values}, inputs, Preprocess())
-    calibration.try_sample(graph, graph.proto(), samples)
+    calibration.try_sample(graph, graph.proto, samples)
     with pytest.raises(CalibrationError, match="not finite"):
-        calibration.try_sample(graph, graph.proto(), samples[1:])
+        calibration.try_sample(graph, graph.proto, samples[1:])
 
 
 def test_ends_of_groups_are_watched():
@@ -120,16 +120,16 @@ def test_samples_that_are_refused():
     """Numbers of the others stay those in the source; if none is taken, the first says why."""
     graph = planned(read(Net(x=X).op("Log", "x", to="l").conv("l", (4, 3, 1, 1)).model()))
     values = np.ones((5, 3, 8, 8), np.float32)
-    inputs, _ = sample_inputs(graph.model, graph.proto(), {"x": values})
+    inputs, _ = sample_inputs(graph.model, graph.proto, {"x": values})
     every = open_samples({"x": values}, inputs, Preprocess())
-    assert calibration.without_refused(graph, graph.proto(), every) is every
+    assert calibration.without_refused(graph, graph.proto, every) is every
     values[[1, 4]] *= -1
-    taken = calibration.without_refused(graph, graph.proto(), every)
+    taken = calibration.without_refused(graph, graph.proto, every)
     assert taken.indices == (0, 2, 3)
     assert taken.notes[-1].startswith("2 of 5 built-in samples are left out")
     values[:] = -1
     with pytest.raises(CalibrationError, match="sample 0"):
-        calibration.without_refused(graph, graph.proto(), every)
+        calibration.without_refused(graph, graph.proto, every)
 
 
 _KEEP = np.tril(np.ones((8, 8), bool))

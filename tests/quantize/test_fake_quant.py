@@ -143,7 +143,7 @@ def both(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, onnx.ModelProto, floa
     """The model that rounds, the int8 model, and a step of its output."""
     model, ctx = read(proto), context()
     graph = prepare(model, ctx)
-    rounds = fake_quantized(graph.proto(), quant_points(graph, QuantState(ctx.emission.encodings)))
+    rounds = fake_quantized(graph.proto, quant_points(graph, QuantState(ctx.emission.encodings)))
     step = float(list(ctx.emission.encodings.values())[-1].scales.max())
     for name in (*QUANTIZE, *LOWER):
         run_pass(name, model, ctx)

@@ -29,7 +29,7 @@ def rounded(made: Net) -> tuple[onnx.ModelProto, list[QuantPoint], Feeds]:
     model, ctx = read(made.model()), context()
     graph = prepare(model, ctx)
     points = quant_points(graph, QuantState(ctx.emission.encodings))
-    return graph.proto(), points, random_feeds(model)
+    return graph.proto, points, random_feeds(model)
 
 
 def test_it_is_what_int8_does():

@@ -102,7 +102,7 @@ def gathered(
     graph = planned(read(proto))
     layers = [layer for conv in graph.plan.convolutions if (layer := windows_of(conv))]
     feeds = random_feeds(graph.model, count)
-    return gather(graph.proto(), layers, feeds), layers, feeds
+    return gather(graph.proto, layers, feeds), layers, feeds
 
 
 FORMS = {
@@ -166,7 +166,7 @@ def test_a_grid_does_not_fall_in_with_a_pattern():
     model = read(Net(x=(1, 1, 200, 200)).conv("x", (2, 1, 1, 1), name="conv").model())
     graph = planned(model)
     stripes = np.tile(np.float32([0, 1]), (1, 1, 200, 100))
-    found = gather(graph.proto(), [windows_of(graph.plan.convolutions[0])], [{"x": stripes}] * 2)
+    found = gather(graph.proto, [windows_of(graph.plan.convolutions[0])], [{"x": stripes}] * 2)
     assert found["conv"].count < 40_000
     assert found["conv"].means[0, 0] == pytest.approx(0.5, abs=0.05)
 
@@ -211,7 +211,7 @@ def test_samples_that_do_not_fit():
     model = read(Net(x=(1, 3, 6, 6)).conv("x", name="conv").model())
     layers = [windows_of(conv) for conv in model.nodes("Conv")]
     with pytest.raises(CalibrationError, match="does not run on the samples"):
-        gather(planned(model).proto(), layers, [{"x": np.zeros((1, 2, 6, 6), np.float32)}])
+        gather(planned(model).proto, layers, [{"x": np.zeros((1, 2, 6, 6), np.float32)}])
 
 
 def test_a_mean_has_no_windows():

@@ -58,7 +58,7 @@ def crossed(
     feeds = list(feeds) or [{"x": one[None]} for one in hills()[:8]]
     seen = calibrated(graph, feeds)
     before = choose_encodings(graph, seen)
-    ends, points = with_logit_outputs(graph.proto()), quant_points(graph, before)
+    ends, points = with_logit_outputs(graph.proto), quant_points(graph, before)
     found = sensitivity.measure(ends, points, feeds, 4)
     graph, after, _ = pad_between_layers(graph, seen, before, found)
     return graph, after, before
@@ -102,7 +102,7 @@ def test_not_where_outputs_are_good_enough():
     assert not graph.log.rewrites
     feeds = [{"x": one[None]} for one in hills()[:8]]
     points = quant_points(graph, state)
-    error = FakeQuantComparison(graph.proto(), feeds)
+    error = FakeQuantComparison(graph.proto, feeds)
     own = [point for point in points if point.tensor == "made"]
     assert error.measure(points).sqnr_db > HOST_PADDING.sufficient_db
     assert sum(error.measure(own).noise) > 0.3 * sum(error.measure(points).noise)
@@ -224,7 +224,7 @@ def test_what_is_left_of_the_error():
 
     def measured(graph: LegalModel, state: QuantState) -> sensitivity.Sensitivity:
         points = quant_points(graph, state)
-        return sensitivity.measure(with_logit_outputs(graph.proto()), points, feeds, 64)
+        return sensitivity.measure(with_logit_outputs(graph.proto), points, feeds, 64)
 
     found = measured(graph, state)
     graph, state, left = pad_between_layers(graph, seen, state, found)

@@ -9,7 +9,7 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.config import Options
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.source_scales import is_complete, match_groups
-from npuconv.model.source_scales import SourceScales, WeightScales
+from npuconv.model.source_scales import SourceScales
 from npuconv.quantize import imported_scales
 from support.asserts import read
 from support.builders import Net
@@ -110,7 +110,7 @@ def weights(values: np.ndarray, scales: object, *, per_tensor: bool = False):
     net = Net(x=(1, values.shape[1], 4, 4))
     weight = net.constant(np.asarray(values, np.float32).reshape(*values.shape, 1, 1))
     model = read(net.op("Conv", "x", weight, name="conv").model())
-    stored = WeightScales(np.ravel(scales).astype(np.float32), "")
+    stored = np.ravel(scales).astype(np.float32)
     model.source_scales = SourceScales(weights={"conv": stored})
     found, notes = imported_scales.import_weights(
         model, list(model.nodes()), {}, per_tensor=per_tensor
@@ -191,7 +191,7 @@ def test_depthwise_weights_stay_whatever_the_input_scales_are():
     steps = np.asarray([[3, -127], [8, 127]], np.float32).reshape(2, 1, 1, 2)
     net.op("Conv", "x", net.constant(steps * 0.01), group=2, name="conv")
     model = read(net.model())
-    stored = WeightScales(np.full(1, 0.01, np.float32), "int8")
+    stored = np.full(1, 0.01, np.float32)
     model.source_scales = SourceScales(weights={"conv": stored})
     own = Encoding(np.asarray([0.5, 0.25], np.float32), np.zeros(2, np.int32), np.float32(0.5), 1)
     found, _ = imported_scales.import_weights(model, list(model.nodes()), {"x": own})

@@ -40,7 +40,7 @@ class Case:
         """Return the noise of all roundings."""
         graph, state = (made.graph, made.state) if made else (self.graph, self.state)
         error = FakeQuantComparison(self.proto, self.feeds)
-        return sum(error.measure(quant_points(graph, state), graph.proto()).noise)
+        return sum(error.measure(quant_points(graph, state), graph.proto).noise)
 
 
 def case(proto: onnx.ModelProto, encodings: dict[str, Encoding] | None = None) -> Case:
@@ -48,7 +48,7 @@ def case(proto: onnx.ModelProto, encodings: dict[str, Encoding] | None = None) -
     own = quantized(proto)
     state = replace(own.state, encodings={**own.state.encodings, **(encodings or {})})
     state = round_weights(own.graph, own.hessians, state)
-    return Case(own.graph, state, own.hessians, own.feeds, own.graph.proto())
+    return Case(own.graph, state, own.hessians, own.feeds, own.graph.proto)
 
 
 def chain() -> onnx.ModelProto:
@@ -68,7 +68,7 @@ def test_a_repeats_of_nothing(row: Case):
     made = row.made({})
     assert made.state is row.state
     assert made.repeated == ()
-    assert made.graph.proto().graph.node == row.proto.graph.node
+    assert made.graph.proto.graph.node == row.proto.graph.node
 
 
 # Layers

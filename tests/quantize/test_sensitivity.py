@@ -65,7 +65,7 @@ def rounded(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, list[QuantPoint], 
     model, ctx = read(proto), context()
     graph = prepare(model, ctx)
     state = QuantState(ctx.emission.encodings)
-    return with_logit_outputs(graph.proto()), quant_points(graph, state), random_feeds(model)
+    return with_logit_outputs(graph.proto), quant_points(graph, state), random_feeds(model)
 
 
 def outputs(model: onnx.ModelProto, feeds: Feeds) -> list[list[np.ndarray]]:

@@ -63,13 +63,13 @@ def without(graph: LegalModel, *steps: str) -> LegalModel:
 
 def watch(graph: LegalModel, feeds: Feeds) -> dict[str, Statistics]:
     """Return the float model's statistics of int8 tensors."""
-    return collect(graph.proto(), watched(graph), feeds)
+    return collect(graph.proto, watched(graph), feeds)
 
 
 def windows(graph: LegalModel, feeds: Feeds) -> dict[str, Hessian]:
     """The Hessians of all convolutions."""
     layers = [layer for conv in graph.plan.convolutions if (layer := windows_of(conv))]
-    return gather(graph.proto(), layers, feeds)
+    return gather(graph.proto, layers, feeds)
 
 
 def gather(

@@ -27,7 +27,7 @@ def open_session(
     inputs = {i.name for i in model.graph.input}
     observed = executor.with_outputs(model, [name for name in tensors if name not in inputs])
     try:
-        return executor.Session(observed, threads=1, optimize=optimize, eager=True)
+        return executor.Session(observed, threads=1, optimize=optimize)
     except executor.RuntimeRefusedError as error:
         raise _refused(error) from None
 

@@ -38,6 +38,7 @@ from npuconv.data.normalizations import (
 )
 from npuconv.data.pictures import draw, image_layout
 from npuconv.data.samples import InputSpec
+from npuconv.data.workers import in_order
 from npuconv.model import Model, Node, query
 from npuconv.records import dataclass, field
 
@@ -163,7 +164,7 @@ def infer(model: Model, spec: InputSpec, pictures: NDArray[np.float32] | None = 
     if pictures is None:
         layout, shape = image_layout(spec) or "", tuple(n or 1 for n in spec.lengths)[1:]
         count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
-        pictures = np.stack([draw(shape, layout, k) for k in range(count)])
+        pictures = np.stack([*in_order(lambda k: draw(shape, layout, k), range(count))])
         pictures = pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2)
     habits, evidence = _habits(model, spec, pictures.shape[1:]), _from_file(model, spec)
     first = first_convolution(model)

@@ -486,7 +486,7 @@ def compare_conversion(
         InternalError: the int8 model does not run.
     """
     graph, samples = quantization.padded.graph, quantization.data.measured_on()
-    float_model, layers = graph.proto(), layers_of(graph.model, graph.plan)
+    float_model, layers = graph.proto, layers_of(graph.model, graph.plan)
     oversampled, names = quantization.oversampled, emitted.int8_names
     pairs = layer_pairs(emitted.model, layers, oversampled, names, emitted.notes)
     try:

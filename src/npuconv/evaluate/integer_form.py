@@ -94,7 +94,7 @@ def _round_before_activation(model: Model, conv: Node) -> None:
     if activation is None or activation.op not in _ACTIVATIONS:
         return
     consumer = quantizer(model, activation.outputs[0])
-    if consumer is None or not _has_one_scale(consumer, "int8"):
+    if consumer is None or not _has_one_scale(consumer):
         return
     result, parameters = conv.outputs[0], list(consumer.inputs)[1:3]
     stored = edit.variable(model, f"{result.name}/int8", result, np.int8)
@@ -108,7 +108,7 @@ def _is_integer(model: Model, conv: Node) -> bool:
     """Return whether a Conv reads and makes int8, with a bias of the scale of its products."""
     makers = [dequantizer(tensor) for tensor in conv.inputs if tensor.name]
     conversions = [*makers[:1], quantizer(model, conv.outputs[0])]
-    if not all(end is not None and _has_one_scale(end, "int8") for end in conversions):
+    if not all(end is not None and _has_one_scale(end) for end in conversions):
         return False
     nodes = [node for node in makers if node is not None and len(node.inputs) == 3]
     dtypes = [query.dtype_name(node.inputs[2]) for node in nodes]
@@ -133,12 +133,12 @@ def _only_moves(node: Node) -> bool:
     if not passes_int8(node, {id(tensor) for tensor in node.inputs}):
         return False
     sources = [dequantizer(tensor) for tensor in data_inputs(node)]
-    return all(node is not None and _has_one_scale(node, "int8") for node in sources)
+    return all(node is not None and _has_one_scale(node) for node in sources)
 
 
-def _has_one_scale(conversion: Node, dtype: str) -> bool:
-    """Return whether scale and zero point are constant scalars, of type ``dtype``."""
-    values = [query.constant_input(conversion, index) for index in (1, 2)]
-    return all(v is not None and v.size == 1 for v in values) and dtype == query.dtype_name(
-        conversion.inputs[2]
-    )
+def _has_one_scale(conversion: Node) -> bool:
+    """Return whether scale and zero point are constant scalars, the zero point int8."""
+    scale, zero = (query.constant_input(conversion, index) for index in (1, 2))
+    if scale is None or zero is None:
+        return False
+    return scale.size == zero.size == 1 and zero.dtype == np.int8

@@ -206,8 +206,9 @@ class LegalModel:
         """Return whether the device has one weight scale per layer, and none per channel."""
         return self.target.weights.granularity == "tensor"
 
+    @cached_property
     def proto(self) -> onnx.ModelProto:
-        """Return the model as ONNX."""
+        """The model as ONNX, which nobody changes."""
         return save.to_proto(self.model)
 
     def with_findings(self, findings: Iterable[Finding]) -> LegalModel:

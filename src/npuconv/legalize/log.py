@@ -23,7 +23,7 @@ class RewriteRecord:
     new: _region.Region | None = None
     modulus: int | None = None
     exact: frozenset[int] = frozenset()
-    difference: float | None = None
+    max_abs_difference: float | None = None
     reference: str = "not measured"
     note: str = ""
     forms: tuple[Form, ...] = ()

@@ -59,7 +59,8 @@ def measure(records: Sequence[RewriteRecord]) -> None:
         _measure_batch(led[start : start + SESSION_REGIONS])
     for record, leader in zip(runnable, leaders, strict=True):
         if record is not leader:
-            record.difference, record.reference = leader.difference, leader.reference
+            record.max_abs_difference = leader.max_abs_difference
+            record.reference = leader.reference
             record.note = leader.note or f"run once, on {leader.node!r}, which is alike"
     for record in waiting:
         record.old = record.new = None
@@ -280,7 +281,7 @@ def _compare(record: RewriteRecord, before: Feeds, after: Feeds) -> None:
                 where=f"pass {record.pass_name!r}",
             )
         worst = max(worst, _difference(record, name, reference, after[name]))
-    record.difference = worst
+    record.max_abs_difference = worst
 
 
 def _difference(record: RewriteRecord, name: str, a: np.ndarray, b: np.ndarray) -> float:

@@ -1,20 +1,17 @@
 """Walks over ONNX protos, and protos of graph-surgeon's nodes and tensors.
 
 Protos equal the results of graph-surgeon's exporter, several times faster: its helpers copy every
-part and look up the type of every attribute again. Rare parts (subgraphs, tensors as attributes)
-are still left to it.
+part and look up the type of every attribute again. Rare parts (subgraphs) are still left to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from google.protobuf.message import Message
-from onnx import AttributeProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, dtype_to_onnx
 from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
 
@@ -171,10 +168,15 @@ def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
         into.name, into.f, into.type = name, value, AttributeProto.FLOAT
     elif kind is str:
         into.name, into.s, into.type = name, value.encode(), AttributeProto.STRING
+    elif isinstance(
+        tensor := getattr(getattr(value, "_values", None), "tensor", None), TensorProto
+    ):
+        # The exporter would give the tensor its name, and it may be the caller's own.
+        into.name, into.type = name, AttributeProto.TENSOR
+        into.t.CopyFrom(tensor)
+        into.t.name = value.name
     else:
-        # The exporter gives a tensor its name, and the tensor may be the caller's own.
-        copy = deepcopy(value) if isinstance(value, Message | Constant) else value
-        into.CopyFrom(OnnxExporter.export_attributes({name: copy})[0])
+        into.CopyFrom(OnnxExporter.export_attributes({name: value})[0])
 
 
 class TensorType(NamedTuple):

@@ -15,27 +15,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class WeightScales:
-    """Scales of the integer weights of one layer."""
-
-    scales: NDArray[np.float32]  # float32 [1] or [M], one for each output channel
-    bits: str  # width of the stored integers, as text
-
-
-@dataclass(frozen=True)
 class SourceScales:
     """Encodings of a model that was quantized before it came.
 
     Attributes:
         tensors: encoding by tensor of the float graph, in int8.
         tensor_by_producer: name of such a tensor by label of its producer; rewrites keep labels.
-        weights: scales of weights, by label of the layer.
+        weights: scales of integer weights [1] or [M], by label of the layer.
         lost: reason by name of the tensor or label of the layer whose scales cannot be kept.
     """
 
     tensors: Mapping[str, Encoding] = field(default_factory=dict)
     tensor_by_producer: Mapping[str, str] = field(default_factory=dict)
-    weights: Mapping[str, WeightScales] = field(default_factory=dict)
+    weights: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -64,13 +56,13 @@ class SourceScales:
             lost=lost,
         )
 
-    def with_weights(self, label: str, scales: WeightScales | str) -> SourceScales:
+    def with_weights(self, label: str, scales: NDArray[np.float32] | str) -> SourceScales:
         """Return the scales with the scales of a layer's weights, or the reason why it has none."""
         if isinstance(scales, str):
             return replace(self, lost={**self.lost, label: scales})
         return replace(self, weights={**self.weights, label: scales})
 
-    def weights_of(self, labels: Iterable[str]) -> WeightScales | None:
+    def weights_of(self, labels: Iterable[str]) -> NDArray[np.float32] | None:
         """Return the scales of the weights of a layer by its labels, if the source has any."""
         return next((self.weights[label] for label in labels if label in self.weights), None)
 
@@ -82,8 +74,7 @@ class SourceScales:
         weights = dict(self.weights)
         for label in labels:
             stored = weights.get(label)
-            if stored is not None and stored.scales.size in (1, factor.size):
+            if stored is not None and stored.size in (1, factor.size):
                 size = abs(factor)
-                scales = stored.scales * (size + (size == 0))
-                weights[label] = replace(stored, scales=scales.astype("float32"))
+                weights[label] = (stored * (size + (size == 0))).astype("float32")
         return replace(self, weights=weights)

@@ -50,9 +50,9 @@ def resized(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     return slots_of_first_input(join, node, inputs) if is_kept else mixed(join, node, inputs)
 
 
-def axis_of(node: Node, default: int) -> int | None:
-    """Return the axis attribute, counted from the front."""
-    axis = int(query.attribute(node, "axis", default))
+def axis_of(node: Node) -> int | None:
+    """Return the axis attribute, by default 0, counted from the front."""
+    axis = int(query.attribute(node, "axis", 0))
     rank = query.rank(node.inputs[0])
     if axis >= 0:
         return axis

@@ -14,7 +14,7 @@ from npuconv.tflite.flatbuffer import enumerator
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    axis = axis_of(node, 0)
+    axis = axis_of(node)
     if axis is None or any(slots.axis is None for slots in inputs):
         return mixed(join, node, inputs)
     if all(slots.axis == axis for slots in inputs):

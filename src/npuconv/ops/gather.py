@@ -15,7 +15,7 @@ from npuconv.tflite.draft import Draft, onnx_order
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    axis, slots = axis_of(node, 0), inputs[0]
+    axis, slots = axis_of(node), inputs[0]
     indices = query.constant_input(node, 1)
     if slots.axis is None or axis is None or indices is None or indices.ndim > 1:
         return mixed(join, node, inputs)

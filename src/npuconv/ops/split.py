@@ -15,7 +15,7 @@ from npuconv.tflite.draft import Draft
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    axis, slots = axis_of(node, 0), inputs[0]
+    axis, slots = axis_of(node), inputs[0]
     if slots.axis is None or axis is None:
         return mixed(join, node, inputs)
     if axis != slots.axis:

@@ -69,7 +69,7 @@ def spend_budget(
     """
     goal, percent = graph.options.min_sqnr, graph.options.max_extra_macs
     all_steps = BUDGET.probes * (1 + BUDGET.checks)
-    proto = graph.proto()
+    proto = graph.proto
     sizes = layer_macs(graph, proto, used)
     limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
     points, unsaturated = quant_points(graph, state), with_logit_outputs(proto)
@@ -92,7 +92,7 @@ def spend_budget(
         if counts and counts != checked:
             checked = counts
             candidate = oversample(graph, state, hessians, counts)
-            model = candidate.graph.proto()
+            model = candidate.graph.proto
             compared = model if simulator.is_of_outputs(model) else with_logit_outputs(model)
             error = simulator.measure(quant_points(candidate.graph, candidate.state), compared)
             if error.ratio(after) < 1 and sum(error.noise) < sum(after.noise):

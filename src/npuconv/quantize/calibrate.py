@@ -78,7 +78,7 @@ def calibrate_on(
         CalibrationError: samples of the user that cannot be used, or the first built-in sample,
             which ends check as well.
     """
-    proto = graph.proto()
+    proto = graph.proto
     try:
         return data, calibrate(graph, proto, data.used, step)
     except CalibrationError:

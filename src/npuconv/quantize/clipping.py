@@ -91,7 +91,7 @@ def _choices(
     rows = (
         replace(p, encoding=candidate.encodings[p.tensor]) for candidate in states for p in points
     )
-    model = with_logit_outputs(graph.proto())
+    model = with_logit_outputs(graph.proto)
     sensitivity = measure(model, [*points, *rows], used, CLIPPING.probes, step)
     if sensitivity is None:
         return []
@@ -114,7 +114,7 @@ def _checked(
     """Return the first choice with a sufficiently smaller error of all roundings, or the state."""
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
     try:
-        model = with_logit_outputs(graph.proto(), before_decisions=True)
+        model = with_logit_outputs(graph.proto, before_decisions=True)
         simulator = FakeQuantComparison(model, feeds)
         before = simulator.measure(quant_points(graph, state))
         for candidate in choices:

@@ -74,7 +74,7 @@ def import_weights(
         if stored_weights is None or values is None or not values.size:
             continue
         result = _integers(
-            np.asarray(values, np.float64), stored_weights.scales.astype(np.float64), per_tensor
+            np.asarray(values, np.float64), stored_weights.astype(np.float64), per_tensor
         )
         if isinstance(result, str):
             notes[conv.name] = result

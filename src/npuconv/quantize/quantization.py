@@ -94,7 +94,7 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
 def _measure_sensitivity(
     graph: LegalModel, state: QuantState, data: CalibrationData, clock: Timings
 ) -> Sensitivity | None:
-    model, points = with_logit_outputs(graph.proto()), quant_points(graph, state)
+    model, points = with_logit_outputs(graph.proto), quant_points(graph, state)
     return measure(model, points, data.used, SENSITIVITY.probes, clock.step)
 
 

@@ -124,7 +124,9 @@ def arrange(boxes: int, edges: Sequence[Edge]) -> Layers | None:
 def _order(layers: Layers) -> None:
     """Sort every layer by the mean place of its neighbours, up and down; keep the best order."""
     best, fewest = [list(row) for row in layers.rows], crossings(layers)
-    for sweep in range(_ORDER_SWEEPS if fewest else 0):
+    for sweep in range(_ORDER_SWEEPS):
+        if not fewest:
+            break
         is_down = sweep % 2 == 0
         neighbours = layers.above if is_down else layers.below
         places = _places(layers)

@@ -55,7 +55,7 @@ def test_the_convolution_takes_it_in(build):
     assert conv.inputs[2].values.shape == (4,)
     assert model.origin(conv) == (proto.graph.node[0].name, proto.graph.node[1].name)
     assert [t.name for t in model.graph.outputs] == [o.name for o in proto.graph.output]
-    assert ctx.rewrites[0].difference is not None
+    assert ctx.rewrites[0].max_abs_difference is not None
     same_numbers(proto, model)
 
 

@@ -33,7 +33,7 @@ def test_the_first_of_a_name_keeps_it():
     assert [model.label(n) for n in model.nodes()] == ["same", "same"]
     (record,) = ctx.rewrites
     assert (record.before, record.after) == ("name 'same'", "a unique name")
-    assert record.difference is None
+    assert record.max_abs_difference is None
 
 
 def test_a_tensor_of_that_name():

@@ -69,7 +69,7 @@ def test_scales_run_along_the_outputs():
     """Scales of a product's rows would give no integers of a layer."""
     model = read(product(1))
     run_pass(NAME, model)
-    assert model.source_scales.weights["product"].scales.size == 4
+    assert model.source_scales.weights["product"].size == 4
     model = read(product(0))
     run_pass(NAME, model)
     assert model.source_scales.lost == {
@@ -81,7 +81,7 @@ def test_scales_are_followed_through_what_moves_weights():
     """Exporters of NHWC leave a Transpose; a Reshape may lose the axis."""
     model = read(FIRES[6]())
     run_pass(NAME, model)
-    assert model.source_scales.weights["conv"].scales.size == 4
+    assert model.source_scales.weights["conv"].size == 4
     model = read(FIRES[7]())
     run_pass(NAME, model)
     assert model.source_scales.lost == {

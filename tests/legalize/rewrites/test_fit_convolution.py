@@ -57,7 +57,7 @@ def test_all_limits_at_once():
     assert "kernel_h is 5, the device takes at most 2" in record.note
     assert "forms that fit" in record.note
     assert "partial sums are rounded to int8" in record.note
-    assert record.difference is not None
+    assert record.max_abs_difference is not None
 
 
 def test_what_cannot_be_fitted_says_what_was_tried():

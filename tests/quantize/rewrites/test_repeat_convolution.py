@@ -46,7 +46,7 @@ def repeated(proto, **counts) -> tuple[Model, Passes, list[LayerCopies]]:
     found = repeat(model, ctx, **counts)
     assert [one.node for one in found] == list(counts)
     same_numbers(proto, model)
-    assert all(record.difference is not None for record in ctx.rewrites)
+    assert all(record.max_abs_difference is not None for record in ctx.rewrites)
     return model, ctx, found
 
 

@@ -47,7 +47,7 @@ def test_the_noise_is_that_of_rounding(outlier):
     """Signal over rounding error of the channels that have outliers."""
     weight = np.random.default_rng(1).uniform(-1, 1, (3, 400)).astype(np.float32)
     weight[1, 7] = outlier
-    found = find_outliers(weight, 3)
+    found = find_outliers(weight)
     step = outlier / 127
     error = weight[1] - np.rint(weight[1] / step) * step
     assert found is not None
@@ -61,8 +61,8 @@ def test_one_scale_for_all_channels():
     """One scale lets a channel suffer from the outlier of another."""
     weight = np.random.default_rng(1).uniform(-1, 1, (4, 10, 3, 3)).astype(np.float32)
     weight[0, 0, 0, 0] = 100.0
-    assert find_outliers(weight, 3) is None  # 90 weights in a channel: one is more than 1 %
-    found = find_outliers(weight, 3, per_tensor=True)
+    assert find_outliers(weight) is None  # 90 weights in a channel: one is more than 1 %
+    found = find_outliers(weight, per_tensor=True)
     assert found is not None
     assert found.rows == 4
 
@@ -71,4 +71,4 @@ def test_zeros_lose_nothing():
     """Sparse weights, as of a filter bank, are exact."""
     weight = np.zeros((4, 1000), np.float32)
     weight[:, ::200] = 1.0
-    assert find_outliers(weight, 3) is None
+    assert find_outliers(weight) is None

@@ -157,7 +157,7 @@ def _compute(model: Model, log: Log, nodes: Sequence[Node], record: RewriteRecor
             return log.refuse(model, nodes[0], f"onnxruntime does not compute it: {error}")
         ready = [n for n in nodes if all(query.is_constant(t) or not t.name for t in n.inputs)]
         return sum(_compute(model, log, [node], record) for node in ready)
-    record.reference, record.difference = _check(region, values)
+    record.reference, record.max_abs_difference = _check(region, values)
     for tensor in border:
         edit.replace_by_constant(model, tensor, values[tensor.name])
     return len(nodes)

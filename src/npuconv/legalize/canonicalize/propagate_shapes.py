@@ -53,7 +53,7 @@ def _fold(model: Model, log: Log, values: ShapeValues) -> int:
         nodes = shape_values.chain(values, guesses.tensor)
         after = f"the constant {shape_values.as_text(guesses.array)}"
         with log.rewrite(model, nodes, _histogram(nodes), after, measure=False) as record:
-            record.reference, record.difference = "onnxruntime", 0.0
+            record.reference, record.max_abs_difference = "onnxruntime", 0.0
             edit.replace_by_constant(model, guesses.tensor, guesses.array[0])
     return len(frontier)
 
@@ -83,7 +83,7 @@ def _write_target(model: Model, log: Log, values: ShapeValues, node: Node) -> in
         modulus=None, measure=measurable,
     ) as record:  # fmt: skip
         if not measurable:
-            record.reference, record.difference = "onnxruntime", 0.0
+            record.reference, record.max_abs_difference = "onnxruntime", 0.0
         edit.set_input(node, 1, edit.integers(model, f"{node.name}/shape", shape))
     return 1
 

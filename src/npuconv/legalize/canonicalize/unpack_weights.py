@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.model import Model, Node, Tensor, edit, query
-from npuconv.model.source_scales import WeightScales
 
 _WEIGHT = 1  # index of the weights among the inputs of a convolution or product
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")
@@ -69,7 +69,7 @@ def _axis_behind(node: Node, axis: int | None) -> int | None:
     return next((k for k in places if math.prod((result or ())[:k]) == ahead), _NOWHERE)
 
 
-def _scales(layer: Node, encoding: Parameters, axis: int | None) -> WeightScales | str:
+def _scales(layer: Node, encoding: Parameters, axis: int | None) -> np.ndarray | str:
     """Return the scales of a layer's weights, or the reason why they cannot be kept."""
     outputs = {"Conv": 0, "ConvTranspose": 1}.get(layer.op)  # axis of the output channels
     if outputs is None:
@@ -78,4 +78,4 @@ def _scales(layer: Node, encoding: Parameters, axis: int | None) -> WeightScales
     if axis is not None and axis != outputs:
         where = f"along axis {axis}" if axis != _NOWHERE else "of several axes"
         return f"its weights have scales {where}, not along their outputs"
-    return WeightScales(encoding.scale.reshape(-1), encoding.dtype.name)
+    return encoding.scale.reshape(-1)

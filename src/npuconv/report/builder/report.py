@@ -135,19 +135,11 @@ def build_report(
         ),
         plan=rewritten,
         rewrites=tuple(
-            schema.Rewrite(
-                pass_name=record.pass_name,
-                node=record.node,
-                before=record.before,
-                after=record.after,
-                max_abs_difference=record.difference,
-                reference=record.reference,
-                note=record.note,
-            )
+            schema.Rewrite.model_validate(record, from_attributes=True)
             for record in legal.log.rewrites
         ),
         refusals=tuple(
-            schema.Refusal(pass_name=refusal.pass_name, node=refusal.node, reason=refusal.reason)
+            schema.Refusal.model_validate(refusal, from_attributes=True)
             for refusal in legal.log.refusals
         ),
         nodes=nodes,

@@ -59,7 +59,7 @@ def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
     weight = query.constant_input(node, 1)
     if weight is None or weight.dtype.kind != "f" or not weight.size:
         return
-    outliers = find_outliers(weight, STEPS, per_tensor=ctx.target.weights.granularity == "tensor")
+    outliers = find_outliers(weight, per_tensor=ctx.target.weights.granularity == "tensor")
     if outliers is not None:
         values = {
             "rows": outliers.rows,
@@ -72,14 +72,11 @@ def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
         yield Violation(values, value=f"{outliers.rows} channels", limit=limit)
 
 
-def find_outliers(
-    weight: NDArray[np.floating], steps: int, *, per_tensor: bool = False
-) -> Outliers | None:
-    """Find channels with outliers: all but a few weights round to ``-steps..steps``.
+def find_outliers(weight: NDArray[np.floating], *, per_tensor: bool = False) -> Outliers | None:
+    """Find channels with outliers: all but a few weights round to ``-STEPS..STEPS``.
 
     Args:
         weight: float [M,...].
-        steps: bound of the rounded weights, of 127.
         per_tensor: True if all channels have one scale.
 
     Returns:
@@ -90,7 +87,7 @@ def find_outliers(
     if rows.shape[1] * MAX_OUTLIER_SHARE < 1 or not np.isfinite(peak).all():
         return None
     power = np.einsum("ij,ij->i", rows, rows, dtype=np.float64) / rows.shape[1]
-    bound = (steps + 0.5) / _INT8_MAX
+    bound = (STEPS + 0.5) / _INT8_MAX
     # Only such channels can qualify, and they are rare: no need to sort or round all others.
     suspects = np.flatnonzero(
         (peak > 0) & (power <= (bound**2 + MAX_OUTLIER_SHARE) * peak.astype(float) ** 2)
