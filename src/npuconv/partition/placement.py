@@ -347,9 +347,7 @@ def fuse(
     return {*operator_ids, *inside}, names
 
 
-def _merged(
-    model: Model, target: Target, operator_ids: Collection[int], off: set[str]
-) -> set[str]:
+def _merged(model: Model, target: Target, operator_ids: Collection[int], off: set[str]) -> set[str]:
     """Return the outputs of convolutions that only an activation of the device reads.
 
     A compiler that reads conversions merges both if there are none between them.
