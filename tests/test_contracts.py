@@ -126,23 +126,6 @@ def test_a_rule_fires_on_its_examples(rule: Rule):
             assert one.fix
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES if r.cacheable], ids=lambda rule: rule.name)
-def test_cached_violations_of_a_rule_are_those_of_each_node(rule: Rule):
-    """A cacheable rule runs once for all equal nodes."""
-    module, caches = examples(rule.function, rule.name), {}
-    for example in (*module.FIRES, *module.SILENT, *ZOO.values()):
-        proto, target = unpack(example)
-        model = read(proto)
-        _, shared = caches.setdefault(id(target), (target, {}))
-        found = engine.run_rule(rule, RuleContext(model, target, Options(), shared))
-        fresh = RuleContext(model, target, Options())
-        assert found == [
-            engine.make_finding(rule, fresh, violation, node)
-            for node in fresh.nodes_of(rule.ops)
-            for violation in rule.function(node, RuleContext(model, target, Options()))
-        ]
-
-
 @each_rule
 def test_a_rule_is_silent_on_its_counterexamples(rule: Rule):
     """Near misses, and what other rules report."""

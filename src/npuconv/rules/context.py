@@ -120,7 +120,6 @@ class NodeFacts:
 
     facts: dict[str, Any]
     limits: dict[str, Limit]
-    violations: dict[str, tuple[Violation, ...]] = field(default_factory=dict)  # key: code of rule
 
 
 @dataclass
