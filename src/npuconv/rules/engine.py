@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from npuconv.errors import bugs_in
 from npuconv.findings import Finding, sort_key
@@ -74,31 +74,21 @@ def run_rule(rule: Rule, ctx: RuleContext) -> list[Finding]:
         InternalError: the rule failed, which is a bug in it.
     """
     with bugs_in(f"rule {rule.name!r}"):
+        if rule.ops is None:
+            pairs = [(v.node, v) for v in rule.function(ctx.model, ctx)]
+        else:
+            pairs = [(node, v) for node in ctx.nodes_of(rule.ops) for v in rule.function(node, ctx)]
         return [
             make_finding(rule, ctx, violation, node)
-            for node, violation in _violations(rule, ctx)
-            if _applies(rule, node, ctx)
+            for node, violation in pairs
+            # Of a node that is kept on the host, only a fault of the model counts.
+            if node is None or rule.malformed or not ctx.is_kept_float(node)
         ]
 
 
 def marks(findings: Iterable[Finding]) -> set[Mark]:
     """Return rule and source nodes of each of the findings."""
     return {(f.code, label) for f in findings for label in f.origin or ("",)}
-
-
-def _applies(rule: Rule, node: Node | None, ctx: RuleContext) -> bool:
-    """Return whether the rule applies; to a node kept on the host, only if ``rule.malformed``."""
-    return node is None or rule.malformed or not ctx.is_kept_float(node)
-
-
-def _violations(rule: Rule, ctx: RuleContext) -> Iterator[tuple[Node | None, Violation]]:
-    if rule.ops is None:
-        for violation in rule.function(ctx.model, ctx):
-            yield violation.node, violation
-        return
-    for node in ctx.nodes_of(rule.ops):
-        for violation in rule.function(node, ctx):
-            yield node, violation
 
 
 def make_finding(rule: Rule, ctx: RuleContext, violation: Violation, node: Node | None) -> Finding:
