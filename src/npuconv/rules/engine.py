@@ -74,10 +74,11 @@ def run_rule(rule: Rule, ctx: RuleContext) -> list[Finding]:
         InternalError: the rule failed, which is a bug in it.
     """
     with bugs_in(f"rule {rule.name!r}"):
-        if rule.ops is None:
-            pairs = [(v.node, v) for v in rule.function(ctx.model, ctx)]
-        else:
-            pairs = [(node, v) for node in ctx.nodes_of(rule.ops) for v in rule.function(node, ctx)]
+        pairs: Iterable[tuple[Node | None, Violation]] = (
+            ((violation.node, violation) for violation in rule.function(ctx.model, ctx))
+            if rule.ops is None
+            else ((n, v) for n in ctx.nodes_of(rule.ops) for v in rule.function(n, ctx))
+        )
         return [
             make_finding(rule, ctx, violation, node)
             for node, violation in pairs
