@@ -245,22 +245,6 @@ def fired(item: Pass, model: Model, target: Target) -> int:
 
 
 @each_float_pass
-def test_a_pass_rewires_nothing_if_it_says_so(item: Pass):
-    """Every node reads and makes the same tensors, so nothing need be swept."""
-    for example in examples(item.function, item.name).FIRES if not item.rewires else ():
-        proto, target = unpack(example)
-        model = read(proto)
-        before = wiring(model)
-        assert fired(item, model, target) >= 1
-        assert wiring(model) == before
-
-
-def wiring(model: Model) -> list[tuple[int, list[int], list[int]]]:
-    """The nodes in order, with what each reads and makes."""
-    return [(id(n), [*map(id, n.inputs)], [*map(id, n.outputs)]) for n in model.nodes()]
-
-
-@each_float_pass
 def test_a_pass_is_silent_on_its_counterexamples(item: Pass):
     """Near misses stay as they are."""
     for number, example in enumerate(examples(item.function, item.name).SILENT):

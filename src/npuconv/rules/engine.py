@@ -82,7 +82,7 @@ def run_rule(rule: Rule, ctx: RuleContext) -> list[Finding]:
         return [
             make_finding(rule, ctx, violation, node)
             for node, violation in pairs
-            # Of a node that is kept on the host, only a fault of the model counts.
+            # A node that is kept on the host breaks no limit; it may still be malformed.
             if node is None or rule.malformed or not ctx.is_kept_float(node)
         ]
 
