@@ -104,8 +104,8 @@ def test_zero_points_between_convolutions(tmp_path, transformations):
     try:
         compiled = openvino.Core().compile_model(str(tmp_path / "m.onnx"), "CPU", hints)
     except RuntimeError as error:
-        assert transformations == "YES"
-        assert "No suitable implementations" in str(error)
-    else:
-        theirs, ours = compiled(feeds)[0], executor.run_reference(model, feeds)["y"]
-        assert np.abs(theirs.astype(int) - ours).max() <= 1
+        if transformations == "NO" or "No suitable implementations" not in str(error):
+            raise
+        return
+    theirs, ours = compiled(feeds)[0], executor.run_reference(model, feeds)["y"]
+    assert np.abs(theirs.astype(int) - ours).max() <= 1
