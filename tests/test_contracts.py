@@ -126,23 +126,6 @@ def test_a_rule_fires_on_its_examples(rule: Rule):
             assert one.fix
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES if r.cacheable], ids=lambda rule: rule.name)
-def test_cached_violations_of_a_rule_are_those_of_each_node(rule: Rule):
-    """A cacheable rule runs once for all equal nodes."""
-    module, caches = examples(rule.function, rule.name), {}
-    for example in (*module.FIRES, *module.SILENT, *ZOO.values()):
-        proto, target = unpack(example)
-        model = read(proto)
-        _, shared = caches.setdefault(id(target), (target, {}))
-        found = engine.run_rule(rule, RuleContext(model, target, Options(), shared))
-        fresh = RuleContext(model, target, Options())
-        assert found == [
-            engine.make_finding(rule, fresh, violation, node)
-            for node in fresh.nodes_of(rule.ops)
-            for violation in rule.function(node, RuleContext(model, target, Options()))
-        ]
-
-
 @each_rule
 def test_a_rule_is_silent_on_its_counterexamples(rule: Rule):
     """Near misses, and what other rules report."""
@@ -259,22 +242,6 @@ def test_a_pass_fires_once_and_changes_no_number(item: Pass):
 def fired(item: Pass, model: Model, target: Target) -> int:
     """Return the number of firings of a pass for a target."""
     return run_pass(item.name, model, Passes(target, Options()))
-
-
-@each_float_pass
-def test_a_pass_rewires_nothing_if_it_says_so(item: Pass):
-    """Every node reads and makes the same tensors, so nothing need be swept."""
-    for example in examples(item.function, item.name).FIRES if not item.rewires else ():
-        proto, target = unpack(example)
-        model = read(proto)
-        before = wiring(model)
-        assert fired(item, model, target) >= 1
-        assert wiring(model) == before
-
-
-def wiring(model: Model) -> list[tuple[int, list[int], list[int]]]:
-    """The nodes in order, with what each reads and makes."""
-    return [(id(n), [*map(id, n.inputs)], [*map(id, n.outputs)]) for n in model.nodes()]
 
 
 @each_float_pass

@@ -22,7 +22,8 @@ from harness.runtimes import line, print_head
 from npuconv.errors import NpuconvError, UsageError
 from npuconv.vendors.tool import VendorTool
 
-TARGETS = {"qnn": "qnn-htp", "rknn": "rknn"}  # target by tool
+# Tool, target, form of the file; RKNN-Toolkit2 quantizes a float file with the samples.
+COLUMNS = (("qnn", "qnn-htp", "qdq"), ("rknn", "rknn", "qdq"), ("rknn", "rknn", "float"))
 _TESTED = 8  # samples in the simulator, which is slow
 _LONGEST = 60  # characters of a reason
 
@@ -55,15 +56,15 @@ def shapes_of(model: Path, samples: dict[str, Array]) -> dict[str, tuple[int, ..
     return {name: (*batch[name], *array.shape[1:]) for name, array in samples.items()}
 
 
-def cell(name: str, shared: Path, vendor: str) -> str:
+def cell(name: str, shared: Path, vendor: str, target: str, form: str) -> str:
     """Convert a model for the target of a tool; return its verdict."""
     try:
         model, calibration, samples = feeds_of(name, shared)
-        target, shapes = TARGETS[vendor], shapes_of(model, calibration)
+        shapes = shapes_of(model, calibration)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.onnx"
             npuconv.convert(
-                model, target, calibration=calibration, format="qdq", input_shape=shapes
+                model, target, calibration=calibration, format=form, input_shape=shapes
             ).save(file)
             report = npuconv.verify(model, file, samples, vendor=vendor)
     except (NpuconvError, KeyError) as error:
@@ -76,7 +77,7 @@ def cell(name: str, shared: Path, vendor: str) -> str:
         return f"{own}; {verdict.verdict}: {reason}"[:_LONGEST]
     steps = [output.largest for output in verdict.outputs if output.largest is not None]
     device = "exact" if verdict.total.sqnr_db is None else f"{verdict.total.sqnr_db:.1f} dB"
-    return f"{own}; {device}, {max(steps, default=0)} steps"
+    return f"{own}; {device}, {max(steps, default='-')} steps"
 
 
 def main(arguments: list[str]) -> None:
@@ -85,17 +86,18 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("names", nargs="*", help="samples, shared models, exports  [default: all]")
     parser.add_argument("--shared", type=Path, default=SHARED)
     options = parser.parse_args(arguments)
-    tools = []
-    for vendor in TARGETS:
+    columns = []
+    for vendor, *how in COLUMNS:
         try:
             VendorTool.find(vendor, None)
         except UsageError as error:
             print(f"{vendor} is left out: {error.message}")
         else:
-            tools.append(vendor)
+            columns.append((vendor, *how))
     names = sorted(folder.parent.name for folder in ROOT.glob("samples/*/evaluation.npz"))
     names += dict.fromkeys(recipe.model for recipe in recipes().values())
     names += sorted(model.stem for model in options.shared.glob("exporters/*.onnx"))
-    print_head(("model", *(f"{tool}: npuconv; device" for tool in tools)))
+    print_head(("model", *(f"{vendor}, {form}: npuconv; device" for vendor, _, form in columns)))
     for name in options.names or names:
-        print(line([name, *(cell(name, options.shared, tool) for tool in tools)]), flush=True)
+        cells = [cell(name, options.shared, *column) for column in columns]
+        print(line([name, *cells]), flush=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from npuconv.config import Options
 from npuconv.findings import Status
 from npuconv.legalize.legal import legalize
@@ -16,7 +14,6 @@ from npuconv.rules.context import RuleContext
 from support.asserts import builtin, context, read
 from support.builders import Net
 from support.outlier_nets import loud
-from support.zoo import ZOO
 
 X = (1, 4, 8, 8)
 
@@ -32,36 +29,6 @@ def test_the_code_of_unknown_limits_is_that_of_the_rule():
 
 def rules(model):
     return RuleContext(model, builtin(), Options())
-
-
-@pytest.mark.parametrize("name", ZOO)
-def test_asking_about_findings_is_as_good_as_asking_about_everything(name):
-    """After every pass, for every finding of the source."""
-    model, ctx = read(ZOO[name]()), context()
-    before = engine.lint(rules(model))
-    asked = []
-
-    def after_pass(item, seconds):
-        del item, seconds
-        everything = engine.marks(engine.lint(rules(model)))
-        assert engine.marks_left(rules(model), before) & engine.marks(before) == (
-            everything & engine.marks(before)
-        )
-        asked.append(len(everything))
-
-    for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
-        ctx.run_phase(model, phase, after_pass)
-    assert asked
-
-
-def test_only_nodes_that_a_finding_is_about_are_asked():
-    """A rule costs as much as it has open."""
-    net = Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="VALID", name="one")
-    model = read(net.conv("", (4, 4, 3, 3), auto_pad="VALID", name="two").model())
-    found = engine.lint(rules(model), only=["SHP003"])
-    (one,) = [f for f in found if f.node == "one"]
-    assert engine.marks_left(rules(model), [one]) == {("SHP003", "one")}
-    assert engine.marks_left(rules(model), []) == set()
 
 
 def gone(before, records, pass_name):

@@ -132,7 +132,7 @@ def test_a_rule_that_fails_is_a_bug_and_named():
 
 def test_a_message_with_an_unfilled_placeholder_is_a_bug_too():
     """Only a user would see it otherwise."""
-    broken = replace(failing(KeyError("never")), message="{nothing}", cacheable=False)
+    broken = replace(failing(KeyError("never")), message="{nothing}")
     with pytest.raises(InternalError, match="rule 'rank-unsupported': KeyError: 'nothing'"):
         engine.run_rule(broken, lint_context())
 

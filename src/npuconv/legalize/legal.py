@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from npuconv.partition.placement import Plan, make_plan
 from npuconv.records import dataclass, field, replace
 from npuconv.rules import engine
 from npuconv.rules.checks.operator_undocumented import operator_undocumented
-from npuconv.rules.context import NodeFacts, RuleContext
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 from npuconv.timings import Timings
@@ -64,8 +64,6 @@ class LegalModel:
     # rewrites change the crossings, but not this choice.
     operators: frozenset[str] | None = None
     needs: tuple[Need, ...] = ()  # values that the model needs of undocumented limits
-    # Facts of nodes that rules have measured, for the next lint.
-    facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
     @property
     def target(self) -> Target:
@@ -80,9 +78,7 @@ class LegalModel:
     def rule_context(self, **evidence: Any) -> RuleContext:
         """Return the input of rules, with further evidence by the names of its fields."""
         keep_float = frozenset(self.device.keep_float)
-        return RuleContext(
-            self.model, self.target, self.options, self.facts, kept_float=keep_float, **evidence
-        )
+        return RuleContext(self.model, self.target, self.options, kept_float=keep_float, **evidence)
 
     def make_plan(self) -> Plan:
         """Partition the present graph.
@@ -227,7 +223,7 @@ class LegalModel:
 
     def copied(self) -> LegalModel:
         """Return the model with a graph and a log of its own, which passes may change."""
-        return replace(self, model=self.model.copy(), log=self.log.copied(), facts={}).replanned()
+        return replace(self, model=self.model.copy(), log=self.log.copied()).replanned()
 
     def rewritten(self, item: Pass, **inputs: Any) -> tuple[LegalModel, Any]:
         """Run a pass on a copy.

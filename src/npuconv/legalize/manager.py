@@ -81,9 +81,8 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
         else:
             result = run()
         if result != 0:
-            if item.rewires:
-                sweep(model)
-                validate.check_model(model, after=item.name)
+            sweep(model)
+            validate.check_model(model, after=item.name)
             measuring.measure(entries.rewrites)
             if item.infers:
                 shapes.infer_unknown(model)

@@ -58,7 +58,6 @@ class Pass:
     after: tuple[str, ...]
     infers: bool
     doc: str
-    rewires: bool = True
     ops: tuple[str, ...] = ()  # operators of the nodes for the pass; empty: a model pass
     least_opset: int = 0
 
@@ -82,7 +81,6 @@ def register_pass(
     *ops: str,
     after: tuple[str, ...] = (),
     infers: bool = False,
-    rewires: bool = True,
     least_opset: int = 0,
 ) -> Callable[[PassFunction], Pass]:
     """Register a pass; its name is the function's, in kebab case.
@@ -93,7 +91,6 @@ def register_pass(
             removed itself. Without any, it is called once for the model.
         after: passes of the same phase that must have run before it.
         infers: whether shape inference runs after the pass: its changes can make shapes known.
-        rewires: False if it changes attributes only, so that no node goes, comes or moves.
         least_opset: oldest opset of a model whose nodes it is called with.
 
     Raises:
@@ -102,7 +99,7 @@ def register_pass(
 
     def register(function: PassFunction) -> Pass:
         name, doc = function.__name__.replace("_", "-"), described(function)
-        item = Pass(name, phase, function, after, infers, doc, rewires, ops, least_opset)
+        item = Pass(name, phase, function, after, infers, doc, ops, least_opset)
         PASSES.add(name, item)
         return item
 

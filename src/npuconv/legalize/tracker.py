@@ -24,9 +24,8 @@ Key = tuple[str, tuple[str, ...]]
 class Tracker:
     """Watches the findings of the source graph while passes change it.
 
-    After each pass that fired the rules are asked again, if they have open findings,
-    and only for the nodes of these. Notes are about a node being there,
-    so for them it is enough to look whether it still is.
+    After each pass that fired the rules are asked again, if they have open findings. Notes are
+    about a node being there, so for them it is enough to look whether it still is.
     """
 
     def __init__(self, before: list[Finding]) -> None:
@@ -38,7 +37,9 @@ class Tracker:
     def credit(self, pass_name: str, rules: RuleContext) -> None:
         """Credit findings that disappeared to this pass."""
         if self._open:
-            marks = engine.marks_left(rules, self._open)
+            codes = {finding.code for finding in self._open}
+            asked = [rule for rule in engine.all_rules() if rule.code in codes]
+            marks = engine.marks(f for rule in asked for f in engine.run_rule(rule, rules))
             self._open = self._keep(self._open, pass_name, lambda f: _is_marked(f, marks))
         if self._notes:
             labels = {rules.model.label(node) for node in rules.model.nodes()}

@@ -2,7 +2,8 @@
 
 A format has a module of its name with ``render``, ``render_many`` and ``render_batch``. It is
 imported when it is asked for, so importing this package costs nothing. Every name in a report
-comes from an untrusted model file and is escaped by the rules of the format.
+comes from an untrusted model file and is escaped by the rules of the format. Each text ends in
+one newline; a format that does not exist is a UsageError.
 """
 
 from __future__ import annotations
@@ -42,14 +43,7 @@ class Unreadable(NamedTuple):
 
 
 def render(report: Report, format: str) -> str:
-    """Render one report.
-
-    Returns:
-        Text that ends in one newline.
-
-    Raises:
-        UsageError: there is no such format.
-    """
+    """Render one report."""
     return str(_renderer(format).render(report))
 
 
@@ -59,12 +53,6 @@ def render_many(
     """Render several reports as one valid document.
 
     ``unreadable`` are models without a report, which the document lists too.
-
-    Returns:
-        Text that ends in one newline.
-
-    Raises:
-        UsageError: there is no such format.
     """
     return str(_renderer(format).render_many(reports, unreadable))
 
@@ -73,12 +61,6 @@ def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
     """Render the summary of a batch.
 
     ``base`` is the path from the folder of a page to the folder of the jobs file, for its links.
-
-    Returns:
-        Text that ends in one newline.
-
-    Raises:
-        UsageError: there is no such format.
     """
     links = {"base": base} if format == "html" else {}
     return str(_renderer(format).render_batch(batch, **links))

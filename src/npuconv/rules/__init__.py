@@ -67,7 +67,6 @@ class Rule:
     limits: tuple[str, ...]
     stage: Stage
     malformed: bool
-    cacheable: bool
     example: Example
     doc: str
 
@@ -127,7 +126,6 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     limits: tuple[str, ...] = (),
     stage: Stage = "float",
     malformed: bool = False,
-    cacheable: bool = False,
 ) -> Callable[[Callable[..., Violations]], Rule]:
     """Register a rule; its name is the function's, in kebab case.
 
@@ -144,9 +142,6 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
         limits: facts of the target file that it enforces.
         stage: stage of the conversion at which it runs.
         malformed: a node with a finding has no defined meaning, so nothing may be rewritten.
-        cacheable: whether violations depend on attributes, shapes, types and limits of the node,
-            and on no name, neighbour or weight. Nodes in which these are equal have the
-            same violations.
 
     Raises:
         ValueError: a code or name that is taken or malformed, a section that is missing,
@@ -159,8 +154,8 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
         name, doc = function.__name__.replace("_", "-"), described(function)
         operators = None if ops is None else frozenset(ops)
         item = Rule(
-            code, name, severity, message, function, operators, limits, stage, malformed, cacheable,
-            example, doc,
+            code, name, severity, message, function, operators, limits, stage, malformed, example,
+            doc,
         )  # fmt: skip
         _check(item)
         RULES.add(name, item)
@@ -200,7 +195,6 @@ def limit_rule(
         device=device,
         ops=SLIDING,
         limits=limits,
-        cacheable=True,
     )(broken)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from npuconv.findings import Severity, Status
-from npuconv.model import Model, Node, Tensor, query
+from npuconv.model import Model, Node, query
 from npuconv.model import facts as measuring
 from npuconv.model.attributes import contradictions
 from npuconv.partition.placement import Plan
@@ -110,17 +109,6 @@ class FormObstacle:
 
 # Integer convolutions are held to the limits of the operator they stand for.
 _STANDS_FOR = {"QLinearConv": "Conv", "ConvInteger": "Conv"}
-MAX_CACHED_NODES = 4096  # layers of a network repeat, so there are far fewer
-MAX_KEYED_VALUES = 64  # axes, pads and shapes have fewer values, weights have more
-
-
-@dataclass
-class NodeFacts:
-    """Facts and limits that are the same for all nodes with the same key."""
-
-    facts: dict[str, Any]
-    limits: dict[str, Limit]
-    violations: dict[str, tuple[Violation, ...]] = field(default_factory=dict)  # key: code of rule
 
 
 @dataclass
@@ -130,9 +118,6 @@ class RuleContext:
     model: Model
     target: Target
     options: Options
-    # Facts of nodes, cached from lint to lint of the same target and options. The key holds all
-    # values that facts depend on, so a changed node has another key.
-    fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)
     # Labels of source nodes that stay float on the host; no limit applies to them.
     kept_float: frozenset[str] = frozenset()
     opset_obstacle: str = ""  # node that cannot be written in the opset, once tried
@@ -140,7 +125,7 @@ class RuleContext:
     evidence: CalibrationEvidence | None = None  # results of calibration; None before
     measured: MeasuredError | None = None  # measured error of the int8 model; None before
     obstacles: tuple[FormObstacle, ...] = ()  # obstacles to the output format, once tried
-    _by_node: dict[int, NodeFacts] = field(default_factory=dict)
+    _facts: dict[int, dict[str, Any]] = field(default_factory=dict)  # by id of the node
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _operators: dict[tuple[str, str], ListedOperator | None] = field(default_factory=dict)
 
@@ -160,33 +145,18 @@ class RuleContext:
         return bool(self.kept_float) and not self.kept_float.isdisjoint(self.model.origin(node))
 
     def facts(self, node: Node) -> dict[str, Any]:
-        """Return the facts of a node, by the names that target files use."""
-        return self.node_facts(node).facts
+        """Return the facts of a node, by the names that target files use; measured once."""
+        if id(node) not in self._facts:
+            # Nothing can be measured where the lengths of attributes contradict the axes.
+            facts = {} if any(contradictions(node)) else dict(measuring.measure(node))
+            self._facts[id(node)] = facts | ({"layout": self.options.layout} if facts else {})
+        return self._facts[id(node)]
 
     def limits(self, node: Node) -> dict[str, Limit]:
         """Return the limits of the node's operator, in the mode this node is in."""
-        return self.node_facts(node).limits
-
-    def node_facts(self, node: Node) -> NodeFacts:
-        """Return facts and limits of a node, looked up once per lint."""
-        if (entry := self._by_node.get(id(node))) is not None:
-            return entry
-        key = _fact_key(node)
-        entry = self.fact_cache.get(key) if key is not None else None
-        if entry is None:
-            # Nothing can be measured where the lengths of attributes contradict the axes.
-            facts = {} if any(contradictions(node)) else dict(measuring.measure(node))
-            if facts:
-                facts["layout"] = self.options.layout
-            operator = self.operator(node)
-            limits = operator.limits_for(str(facts.get("mode", "plain"))) if operator else {}
-            entry = NodeFacts(facts, limits)
-            if len(self.fact_cache) >= MAX_CACHED_NODES:
-                self.fact_cache.clear()
-            if key is not None:
-                self.fact_cache[key] = entry
-        self._by_node[id(node)] = entry
-        return entry
+        operator = self.operator(node)
+        mode = str(self.facts(node).get("mode", "plain"))
+        return operator.limits_for(mode) if operator else {}
 
     def operator(self, node: Node) -> ListedOperator | None:
         """Return the target's entry for the node's operator; None if there is none."""
@@ -241,40 +211,13 @@ class RuleContext:
             yield from self.broken_relations(node)
 
     def _beyond_limits(self, node: Node, names: tuple[str, ...]) -> Iterator[Violation]:
-        entry = self.node_facts(node)
+        facts, limits = self.facts(node), self.limits(node)
         for name in names:
-            limit, value = entry.limits.get(name), lookup(entry.facts, name)
-            if limit is None or limit.allows(value, entry.facts) is not False:
+            limit, value = limits.get(name), lookup(facts, name)
+            if limit is None or limit.allows(value, facts) is not False:
                 continue
-            text, shown_value = limit.text(entry.facts), value_text(value)
+            text, shown_value = limit.text(facts), value_text(value)
             values = {"fact": name, "value": shown_value, "limit": text, "op": node.op}
             values["problem"] = f"{name} is {shown_value}; the device takes {text}"
             values["target"] = self.target.name
             yield Violation(values, f"{name}={shown_value}", text, limit.cite())
-
-
-def _fact_key(node: Node) -> Hashable | None:
-    """Return a key of all values that facts depend on; None if it cannot be hashed.
-
-    Facts depend on attributes, shapes and types, and numbers such as the amounts of a Pad.
-    Nodes with the same key have the same facts, in one lint or in two.
-    """
-    attrs = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in node.attrs.items())
-    inputs, outputs = tuple(map(_tensor_key, node.inputs)), tuple(map(_tensor_key, node.outputs))
-    key = (node.op, node.domain, attrs, inputs, outputs)
-    try:
-        hash(key)
-    except TypeError:  # the value is a tensor or a graph: rare
-        return None
-    return key
-
-
-def _tensor_key(tensor: Tensor) -> Hashable:
-    shape = None if tensor.shape is None else tuple(tensor.shape)
-    values: Hashable = None
-    if query.is_constant(tensor):
-        # A single number, or a few integers, may be facts; other constants count by presence only.
-        size = math.prod(tensor.shape)
-        keyed = size == 1 or (size <= MAX_KEYED_VALUES and tensor.dtype.kind in "iu")
-        values = tensor.values.tobytes() if keyed else True
-    return (values, bool(tensor.name), tensor.dtype, shape)

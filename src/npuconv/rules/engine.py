@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from npuconv.errors import bugs_in
 from npuconv.findings import Finding, sort_key
@@ -74,79 +74,22 @@ def run_rule(rule: Rule, ctx: RuleContext) -> list[Finding]:
         InternalError: the rule failed, which is a bug in it.
     """
     with bugs_in(f"rule {rule.name!r}"):
+        pairs: Iterable[tuple[Node | None, Violation]] = (
+            ((violation.node, violation) for violation in rule.function(ctx.model, ctx))
+            if rule.ops is None
+            else ((n, v) for n in ctx.nodes_of(rule.ops) for v in rule.function(n, ctx))
+        )
         return [
             make_finding(rule, ctx, violation, node)
-            for node, violation in _violations(rule, ctx)
-            if _applies(rule, node, ctx)
+            for node, violation in pairs
+            # A node that is kept on the host breaks no limit; it may still be malformed.
+            if node is None or rule.malformed or not ctx.is_kept_float(node)
         ]
 
 
 def marks(findings: Iterable[Finding]) -> set[Mark]:
     """Return rule and source nodes of each of the findings."""
     return {(f.code, label) for f in findings for label in f.origin or ("",)}
-
-
-def marks_left(ctx: RuleContext, findings: Iterable[Finding]) -> set[Mark]:
-    """Return the marks of these findings that remain; new findings are not searched for.
-
-    The result equals the marks of a new ``lint``, restricted to these findings. A rule checks
-    only nodes whose origin is a source node of its findings.
-
-    Raises:
-        InternalError: a rule failed, which is a bug in it.
-    """
-    labels: dict[str, set[str]] = {}
-    for code, label in marks(findings):
-        labels.setdefault(code, set()).add(label)
-    nodes: dict[str, list[Node]] = {label: [] for label in set().union(*labels.values())}
-    for node in ctx.model.nodes():
-        for label in ctx.model.origin(node):
-            if label in nodes:
-                nodes[label].append(node)
-    rules = [rule for rule in all_rules() if rule.code in labels]
-    return {mark for rule in rules for mark in _marks_of(rule, ctx, labels[rule.code], nodes)}
-
-
-def _marks_of(
-    rule: Rule, ctx: RuleContext, labels: set[str], nodes: dict[str, list[Node]]
-) -> set[Mark]:
-    if rule.ops is None or "" in labels:
-        return marks(run_rule(rule, ctx))
-    with bugs_in(f"rule {rule.name!r}"):
-        concerned = {id(n): n for label in sorted(labels) for n in nodes[label]}
-        firing = [
-            node
-            for node in concerned.values()
-            if ("*" in rule.ops or (node.op in rule.ops and query.is_standard(node)))
-            and _applies(rule, node, ctx)
-            and any(True for _ in _violations_of(rule, node, ctx))
-        ]
-    return {(rule.code, label) for node in firing for label in ctx.model.origin(node)}
-
-
-def _applies(rule: Rule, node: Node | None, ctx: RuleContext) -> bool:
-    """Return whether the rule applies; to a node kept on the host, only if ``rule.malformed``."""
-    return node is None or rule.malformed or not ctx.is_kept_float(node)
-
-
-def _violations(rule: Rule, ctx: RuleContext) -> Iterator[tuple[Node | None, Violation]]:
-    if rule.ops is None:
-        for violation in rule.function(ctx.model, ctx):
-            yield violation.node, violation
-        return
-    for node in ctx.nodes_of(rule.ops):
-        for violation in _violations_of(rule, node, ctx):
-            yield node, violation
-
-
-def _violations_of(rule: Rule, node: Node, ctx: RuleContext) -> Iterable[Violation]:
-    """Return the violations of a rule on a node, from the cache if ``rule.cacheable``."""
-    if not rule.cacheable:
-        return rule.function(node, ctx)
-    cached = ctx.node_facts(node).violations
-    if rule.code not in cached:
-        cached[rule.code] = tuple(rule.function(node, ctx))
-    return cached[rule.code]
 
 
 def make_finding(rule: Rule, ctx: RuleContext, violation: Violation, node: Node | None) -> Finding:

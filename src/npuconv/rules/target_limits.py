@@ -60,22 +60,17 @@ def needs(ctx: RuleContext) -> list[Need]:
     """Return every unknown limit that some node has a value for, by name."""
     nodes: dict[str, dict[Any, list[Node]]] = {}
     limits: dict[str, Limit] = {}
-    shared: dict[int, list[tuple[str, Any]]] = {}  # limited facts by id of cached facts
     for node in ctx.model.nodes():
         if ctx.operator(node) is None or ctx.is_kept_float(node):
             continue  # no limit applies to the node
         facts = ctx.facts(node)
-        if id(facts) not in shared:
-            shared[id(facts)] = []
-            for fact, limit in ctx.limits(node).items():
-                value = lookup(facts, fact)
-                if value is None and fact in facts and fact in EXTENTS:
-                    value = ANY
-                if not limit.is_documented and value is not None and fact not in DECIDED_LATER:
-                    limits[f"{node.op}.{fact}"] = limit
-                    shared[id(facts)].append((f"{node.op}.{fact}", value))
-        for name, value in shared[id(facts)]:
-            nodes.setdefault(name, {}).setdefault(value, []).append(node)
+        for fact, limit in ctx.limits(node).items():
+            value = lookup(facts, fact)
+            if value is None and fact in facts and fact in EXTENTS:
+                value = ANY
+            if not limit.is_documented and value is not None and fact not in DECIDED_LATER:
+                limits[f"{node.op}.{fact}"] = limit
+                nodes.setdefault(f"{node.op}.{fact}", {}).setdefault(value, []).append(node)
     result = []
     for name, by_value in sorted(nodes.items(), key=itemgetter(0)):
         values = tuple(sorted(by_value, key=lambda v: (str(type(v)), v)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.conv_forms import AXES_AS_INPUT
-from npuconv.legalize.tools.layout import hand_over_reduced
+from npuconv.legalize.tools.layout import squeeze
 from npuconv.model import Model, Node, edit, query
 
 SPATIAL = {3: (2,), 4: (2, 3)}  # spatial axes by rank
@@ -40,5 +40,10 @@ def rewrite_reduction_as_pool(model: Model, log: Log, node: Node) -> int:
     with log.rewrite(model, [node], f"{node.op} over axes {list(axes)}", after, modulus=None):
         shape = [*dims[:2], *(1 for _ in axes)]
         pooled = edit.insert(model, op, [node.inputs[0]], origin=[node], shape=shape)
-        hand_over_reduced(model, node, pooled, axes)
+        result = node.outputs[0]
+        edit.disconnect(node)
+        if keepdims:
+            edit.hand_over(pooled, result)
+        else:
+            squeeze(model, node, pooled, result, axes)
     return 1

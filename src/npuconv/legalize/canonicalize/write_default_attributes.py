@@ -14,9 +14,7 @@ from npuconv.model import Model, Node, query, window
 from npuconv.model.conv import flat_pads
 
 
-@register_pass(
-    Phase.CANONICALIZE, *query.CONVOLUTIONS, *query.POOLS, after=("raise-opset",), rewires=False
-)
+@register_pass(Phase.CANONICALIZE, *query.CONVOLUTIONS, *query.POOLS, after=("raise-opset",))
 def write_default_attributes(model: Model, log: Log, node: Node) -> int:
     win = window(node)
     if win is None or win.kernel is None:

@@ -20,7 +20,7 @@ from npuconv.model import Model, Node, Window, query, window
 from npuconv.model.conv import SAME, effective_kernel, flat_pads, resolved_pads
 
 
-@register_pass(Phase.LEGALIZE, *query.CONVOLUTIONS, *query.POOLS, rewires=False)
+@register_pass(Phase.LEGALIZE, *query.CONVOLUTIONS, *query.POOLS)
 def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
     if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
         return 0

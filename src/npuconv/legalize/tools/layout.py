@@ -221,17 +221,6 @@ def squeeze(model: Model, node: Node, source: Tensor, result: Tensor, axes: Axes
     edit.add_node(model, "Squeeze", [source, _shared(model, axes)], [result], origin=[node])
 
 
-def hand_over_reduced(model: Model, node: Node, source: Tensor, axes: Axes) -> None:
-    """Let ``source``, with extents of 1, take the place of a reduction over these axes."""
-    if query.attribute(node, "keepdims", 1):
-        edit.hand_over(source, node.outputs[0])
-    else:
-        result = node.outputs[0]
-        edit.disconnect_outputs(node)
-        squeeze(model, node, source, result, axes)
-    edit.disconnect(node)
-
-
 def _shared(model: Model, axes: Axes) -> Tensor:
     name = "npuconv/axes_" + "_".join(map(str, axes))
     return edit.shared_constant(model, name, np.asarray(axes, np.int64))

@@ -31,7 +31,6 @@ _MIN_RANK = 3  # batch, channels and one spatial axis
     "SHP005",
     ops=SLIDING,
     malformed=True,
-    cacheable=True,
     message="{problem}",
     fires=conv(w="4,2,3,3"),
     silent=CONV,

@@ -24,7 +24,6 @@ from npuconv.rules.target_limits import missing_axis
     "SHP003",
     ops=SLIDING,
     limits=("auto_pad",),
-    cacheable=True,
     message="auto_pad is {value}; the device takes {limit}",
     fires=conv('auto_pad = "SAME_UPPER"'),
     silent=conv("pads = [1, 1, 1, 1]"),

@@ -22,7 +22,6 @@ from npuconv.rules import SLIDING, RuleContext, Violation, Violations, conv, rul
     "SHP004",
     ops=SLIDING,
     malformed=True,
-    cacheable=True,
     message="auto_pad is {auto_pad} and pads is {pads}; ONNX forbids both",
     fires=conv('auto_pad = "SAME_UPPER", pads = [1, 0, 1, 2]'),
     silent=conv('auto_pad = "SAME_UPPER"'),

@@ -26,7 +26,6 @@ _NEEDED = "give the convolution a bias on export; zeros change no result"
     "SHP014",
     ops=SLIDING,
     limits=("bias",),
-    cacheable=True,
     message="bias present is {value}; the device takes {limit}",
     fires="""
         input x: float[1,3,8,8]

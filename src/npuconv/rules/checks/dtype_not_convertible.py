@@ -22,7 +22,6 @@ _CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}
 @rule(
     "DTY002",
     ops={"Conv", "ConvTranspose"},
-    cacheable=True,
     message="it computes in {dtype}; only float models are quantized",
     fires="""
         input x: int32[1,3,8,8]

@@ -22,7 +22,6 @@ from npuconv.rules import CONV, SLIDING, RuleContext, Violations, rule
     "SHP013",
     ops=SLIDING,
     limits=("layout",),
-    cacheable=True,
     message="it would be written with layout {value}; the device takes {limit}",
     fires=CONV,
     silent=CONV,

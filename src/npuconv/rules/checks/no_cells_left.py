@@ -30,7 +30,6 @@ Fault = tuple[int, int, str]  # axis of the tensor, its extent, and the cause
     "SHP020",
     ops={"AveragePool", "Conv", "LpPool", "MaxPool", "Resize"},
     malformed=True,
-    cacheable=True,
     message="axis {axis} of its input has {extent} cells, and {why}: nothing is left",
     model="""
         input x: float[1,3,4,4]

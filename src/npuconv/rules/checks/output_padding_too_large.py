@@ -23,7 +23,6 @@ from npuconv.rules import RuleContext, Violation, Violations, rule
     ops={"ConvTranspose"},
     stage="source",  # an output_shape that is resolved may append more
     malformed=True,
-    cacheable=True,
     message="output_padding is {extra}; each value must be less than stride or dilation, {below}",
     model="""
         input x: float[1,3,8,8]

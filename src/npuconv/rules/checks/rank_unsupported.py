@@ -33,7 +33,6 @@ _SLICES = (
     "SHP001",
     ops=SLIDING,
     limits=("rank",),
-    cacheable=True,
     message="{op} of rank {value}; the device takes rank {limit}",
     fires=conv(x="1,3,8,8,8", w="4,3,3,3,3"),
     silent=CONV,

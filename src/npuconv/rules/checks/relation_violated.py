@@ -21,7 +21,6 @@ from npuconv.rules import RuleContext, Violations, conv, rule
 @rule(
     "SHP011",
     ops=set(query.CONVOLUTIONS),
-    cacheable=True,
     message="{problem}",
     fires=conv("dilations = [2, 2], strides = [2, 2]", x="1,3,12,12"),
     silent=conv("dilations = [2, 2]", x="1,3,12,12"),
