@@ -47,6 +47,7 @@ CASES: dict[str, tuple[Build, tuple[int, ...]] | tuple[Build, tuple[int, ...], t
         conv(4, 1, 3, 3, group=4, pads=[2] * 4, dilations=[2] * 2), IMAGE),
     "Conv, depthwise, strides": (conv(4, 1, 3, 3, group=4, pads=[1] * 4, strides=[2, 2]), IMAGE),
     "Conv, depthwise, wide pads": (conv(4, 1, 1, 1, group=4, pads=[1, 0, 2, 1]), IMAGE),
+    "Conv, depthwise, one window": (conv(4, 1, *IMAGE[2:], group=4), IMAGE),
     "Conv, two rows a channel": (conv(8, 1, 3, 3, group=4), IMAGE),
     "Conv, one axis": (conv(3, 4, 3, pads=[1, 0], strides=[2]), (2, 4, 9)),
     "Conv, three axes": (conv(3, 4, 2, 2, 2, pads=[1, 0, 0, 0, 1, 0]), (1, 4, 4, 3, 4)),

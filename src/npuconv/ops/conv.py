@@ -20,21 +20,19 @@ ORDERS = {"CONV_2D": (0, 2, 3, 1), "DEPTHWISE_CONV_2D": (1, 2, 3, 0)}  # weights
 
 
 def _conv_adjoint(tape: Tape, visit: Visit) -> Gradients:
-    attributes, weight = _window_of(visit), visit.shape(1)
-    reach = [(k - 1) * d + 1 for k, d in zip(weight[2:], attributes["dilations"], strict=True)]
-    pads = [e - 1 - p for e, p in zip(reach * 2, attributes["pads"], strict=True)]
-    depthwise = (
-        attributes["group"] == visit.shape()[1] == weight[0] > 1 and max(attributes["strides"]) == 1
-    )
+    window, weight = _window_of(visit), visit.shape(1)
+    reach = [(k - 1) * d + 1 for k, d in zip(weight[2:], window["dilations"], strict=True)]
+    pads = [e - 1 - p for e, p in zip(reach * 2, window["pads"], strict=True)]
+    depthwise = window["group"] == visit.shape()[1] == weight[0] > 1
+    if depthwise and weight[2:] == visit.shape()[2:] and not any(window["pads"]):
+        kernel = tape.reshape(visit.inputs[1], (1, weight[0], *weight[2:]))
+        return {0: tape.add("Mul", visit.dy, kernel)}
+    depthwise = depthwise and max(window["strides"]) == 1
     if depthwise and min(pads) >= 0 and (values := tape.value(visit.inputs[1])) is not None:
         flipped = tape.constant(np.flip(values, tuple(range(2, values.ndim))))
-        return {0: tape.add("Conv", visit.dy, flipped, **{**attributes, "pads": pads})}
-    padding = cells_behind(visit, attributes["strides"], reach, attributes["pads"])
-    return {
-        0: tape.add(
-            "ConvTranspose", visit.dy, visit.inputs[1], output_padding=padding, **attributes
-        )
-    }
+        return {0: tape.add("Conv", visit.dy, flipped, **{**window, "pads": pads})}
+    window["output_padding"] = cells_behind(visit, window["strides"], reach, window["pads"])
+    return {0: tape.add("ConvTranspose", visit.dy, visit.inputs[1], **window)}
 
 
 def _window_of(visit: Visit) -> dict[str, Any]:

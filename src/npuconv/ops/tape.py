@@ -1,9 +1,9 @@
 """Gradients of operators, as ordinary ONNX nodes that are appended to a tape.
 
 The adjoint of an operator appends the nodes that compute the gradients of its inputs. They are
-made of operators that every runtime has: the adjoint of a convolution is a ConvTranspose, or a
-convolution with the flipped kernel where it is depthwise with stride 1. An adjoint returns
-gradients by the index of the input; none if they do not follow from the graph.
+made of operators that every runtime has: the adjoint of a convolution is a ConvTranspose; where it
+is depthwise, a product with the kernel for a single window, or a convolution for stride 1. An
+adjoint returns gradients by the index of the input; none if they do not follow from the graph.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def measure(
     rows = ((alike[k % len(alike)], k) for k in range(probes))
     totals = np.zeros(sum(graph.widths))
     try:
-        session = executor.Session(graph.model, threads=1)
+        session = executor.Session(graph.model, threads=1, optimize=False)
         powers = in_order(lambda row: graph.powers(session, *row), rows)
         for number, point_powers in enumerate(powers, 1):
             totals += point_powers / probes
