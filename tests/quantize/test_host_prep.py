@@ -228,3 +228,14 @@ def test_both_forms_hold_the_same():
     """Explicit conversions compute about the same numbers."""
     both = [converted(form=form).report.accuracy.sqnr_db for form in ("qoperator", "qdq")]
     assert both[0] == pytest.approx(both[1], abs=1)
+
+
+def test_pads_that_change_channel_axes_are_calibrated_again():
+    """Behind the Pad of the host, the tensor between both layers has channels of its own."""
+    net = Net(x=(1, 3, 1, 8))
+    net.op("ConvTranspose", "x", net.random(3, 1, 2, 2), dilations=[1, 2], strides=[3, 2], to="t")
+    pads = {"pads": [2, 1, 0, 2], "output_padding": [0, 1]}
+    model = net.op("ConvTranspose", "t", net.random(1, 3, 2, 4), dilations=[1, 3], **pads).model()
+    x = np.random.default_rng(0).normal(size=(2, 3, 1, 8)).astype(np.float32)
+    report = npuconv.convert(model, calibration={"x": x}).report
+    assert report.accuracy.outputs[0].sqnr_db > 20

@@ -83,7 +83,8 @@ class Stats(ErrorStats):
             largest = float(np.nan_to_num(abs(error[f != q]), nan=math.inf).max(initial=0.0))
         self.max_abs_error = max(self.max_abs_error or 0.0, largest)
         for k, values in enumerate((f, q)):
-            finite = values if math.isfinite(values.sum()) else values[np.isfinite(values)]
+            is_finite = np.isfinite(values)
+            finite = values if is_finite.all() else values[is_finite]
             low, high = self.ranges[k]
             self.ranges[k] = float(finite.min(initial=low)), float(finite.max(initial=high))
 

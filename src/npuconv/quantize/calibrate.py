@@ -41,6 +41,11 @@ class Calibration:
     statistics: dict[str, Statistics]  # outputs of every group, and of some convolutions, by tensor
     hessians: dict[str, Hessian]  # Hessian of every convolution with constant weights, by node
 
+    def fits(self, graph: LegalModel) -> bool:
+        """Return whether each tensor of the graph was observed along its channel axis."""
+        observed = {name: (name, stats.axis) for name, stats in self.statistics.items()}
+        return all(observed.get(item[0]) == item for item in watched(graph).items())
+
 
 def calibrate(
     graph: LegalModel, proto: onnx.ModelProto, samples: Samples, step: Step

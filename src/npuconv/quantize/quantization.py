@@ -60,6 +60,9 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
         data, calibration = calibrate_on(legal, data, clock.step)
     with clock.measured("host preparation"):
         graph, calibration = prepare_host(legal, calibration)
+    if graph is not legal and not calibration.fits(graph):
+        with clock.measured("calibrate"):
+            data, calibration = calibrate_on(graph, data, clock.step)
     with clock.measured("choose ranges"):
         state = RangeChoice(graph, calibration).encode()
     with clock.measured("clip ranges"):
