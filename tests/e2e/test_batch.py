@@ -32,7 +32,7 @@ jobs:
   - {{model: [{models}]}}
   - {{model: [corrupt.onnx, abort.onnx], target: npu-int8}}
   - {{model: {large}, target: npu-int8, memory: 100MiB, output: large}}
-  - {{model: {large}, target: npu-int8, timeout: 0.5, output: late}}
+  - {{model: {large}, target: npu-int8, timeout: 0.05, output: late}}
 output: build
 """
 
