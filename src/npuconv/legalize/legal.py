@@ -204,7 +204,7 @@ class LegalModel:
 
     @cached_property
     def proto(self) -> onnx.ModelProto:
-        """The model as ONNX, which nobody changes."""
+        """The model as ONNX, shared by its readers: change a copy."""
         return save.to_proto(self.model)
 
     def with_findings(self, findings: Iterable[Finding]) -> LegalModel:

@@ -190,7 +190,7 @@ def make_plan(
     if form not in SINGLE_OPERATORS:
         operator_ids, plan.fused = fuse(model, target, operator_ids, on_device)
     if form == "qdq" and target.fused_activations.is_documented:
-        plan.fused |= _merged(model, target, operator_ids, off)
+        plan.fused |= _find_merged_outputs(model, target, operator_ids, off)
     for node in model.nodes():
         if _runs_as_convolution(node, target, off):
             plan.convolutions.append(node)
@@ -347,7 +347,9 @@ def fuse(
     return {*operator_ids, *inside}, names
 
 
-def _merged(model: Model, target: Target, operator_ids: Collection[int], off: set[str]) -> set[str]:
+def _find_merged_outputs(
+    model: Model, target: Target, operator_ids: Collection[int], off: set[str]
+) -> set[str]:
     """Return the outputs of convolutions that only an activation of the device reads.
 
     A compiler that reads conversions merges both if there are none between them.
