@@ -45,14 +45,14 @@ class RuntimeRefusedError(Exception):
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Raise an error of a runtime as a refusal, unless memory was short.
+    """Replace an error of a runtime by a refusal; by ``MemoryError`` if memory is short.
 
     A lack of memory is never tried again: onnxruntime often crashes (SIGSEGV, SIGABRT) if
     memory is short while it creates a session.
 
     Raises:
         RuntimeRefusedError: any error but a lack of memory.
-        MemoryError: a lack of memory, by whatever name.
+        MemoryError: a lack of memory.
     """
     try:
         yield
