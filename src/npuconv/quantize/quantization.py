@@ -126,5 +126,4 @@ def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> 
         "budget": 60 if options.has_budget else 0,
         "quantize": 2,
         "compare": 3 * len(data.measured_on()),
-        "sensitivity": 2 * SENSITIVITY.probes,
     }
