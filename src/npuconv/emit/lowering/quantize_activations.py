@@ -75,7 +75,7 @@ class _Conversions:
         inside = self._device_consumers(tensor)
         is_read = len(inside) < len(query.consumers(tensor)) or model.is_output(tensor)
         nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
-        _replace_input(inside, tensor, nominal)
+        edit.redirect(tensor, nominal, inside)
         if is_read and self.by_channel and _moves_to_outputs(tensor):
             _convert(model, "DequantizeLinear", stored, tensor, encoding, node)
         elif is_read:
@@ -99,7 +99,7 @@ class _Conversions:
             _scale(model, tensor, nominal, *encoding.to_stored, encoding, node)
             _convert(model, "QuantizeLinear", nominal, stored, encoding.stored, node)
         _convert(model, "DequantizeLinear", stored, rounded, encoding.stored, node)
-        _replace_input(consumers, tensor, rounded)
+        edit.redirect(tensor, rounded, consumers)
 
     def _device_consumers(self, tensor: Tensor) -> list[Node]:
         plan, consumers = self.plan, query.consumers(tensor)
@@ -125,13 +125,6 @@ def _moves_to_outputs(tensor: Tensor) -> bool:
         node.op in MOVEMENTS and all(map(_moves_to_outputs, node.outputs))
         for node in query.consumers(tensor)
     )
-
-
-def _replace_input(nodes: list[Node], old: Tensor, new: Tensor) -> None:
-    for node in {id(n): n for n in nodes}.values():
-        for index, tensor in enumerate(list(node.inputs)):
-            if tensor is old:
-                edit.set_input(node, index, new)
 
 
 def _quantize_constant(
