@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from npuconv.emit.emission import Emission
+from npuconv.emit.emission import Emission, set_constant
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
@@ -138,16 +138,8 @@ def _quantize_constant(
     value = np.clip(constant, *reach.astype(np.float32))
     allows = device.target.activations.allows_zero_point
     scale, zero = scale_of_constant(value, centred=not (allows(LOWEST) and allows(HIGHEST)))
-    stem = f"{node.name}/constant"
-    parts = [
-        edit.constant(model, f"{stem}/int8", quantize(value, scale, zero)),
-        edit.constant(model, f"{stem}/scale", np.asarray(scale)),
-        edit.constant(model, f"{stem}/zero_point", np.asarray(zero, np.int8)),
-    ]
-    result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
-    result.shape = list(value.shape)
-    edit.add_node(model, "DequantizeLinear", parts, [result], origin=[node])
-    edit.set_input(node, index, result)
+    integers, stem = quantize(value, scale, zero), f"{node.name}/constant"
+    set_constant(model, node, index, stem, integers, np.asarray(scale), int(zero))
 
 
 def _reach(encodings: Encodings, node: Node) -> Doubles:
