@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
-from npuconv.legalize.tools.layout import inverse, reshape, transpose
+from npuconv.legalize.tools.layout import TO_THE_END, inverse, reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.axis_removal import (
     Removal,
@@ -177,7 +177,7 @@ def _strided(model: Model, node: Node, axis: int) -> Tensor:
     step = int(query.attribute(node, "strides", [1] * axis)[axis - 2])
     if step == 1:
         return node.inputs[0]
-    parts = {"starts": 0, "ends": 2**63 - 1, "axes": axis, "steps": step}
+    parts = {"starts": 0, "ends": TO_THE_END, "axes": axis, "steps": step}
     tensors = [edit.integers(model, f"{node.name}/{name}", [v]) for name, v in parts.items()]
     return edit.insert(model, "Slice", [node.inputs[0], *tensors], origin=[node])
 

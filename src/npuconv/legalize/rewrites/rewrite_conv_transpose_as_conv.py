@@ -18,14 +18,13 @@ import math
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.split.layer import constants_obstacle, times
-from npuconv.legalize.tools.layout import reshape, transpose
+from npuconv.legalize.tools.layout import TO_THE_END, reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.conv import effective_kernel
 from npuconv.partition.costs import Form, choose, size
 from npuconv.records import dataclass, replace
 
 AXES = 2
-TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @dataclass(frozen=True)

@@ -119,14 +119,14 @@ def split_groups(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     if layer.group < 2 or not _wants_other_groups(layer, demand, *_GROUPS):
         return
     fewer = [size for size in sizes(layer.group) if size < layer.group]
-    grouped = next((n for n in fewer if not demand.breaks(_fewer_groups(layer, n), *_GROUPS)), None)
-    forms = ((n, _densified(_fewer_groups(layer, n))) for n in fewer)
+    grouped = next((n for n in fewer if not demand.breaks(fewer_groups(layer, n), *_GROUPS)), None)
+    forms = ((n, _densified(fewer_groups(layer, n))) for n in fewer)
     dense = next((n for n, form in forms if not demand.breaks(form, *_GROUPS)), None)
     for size in dict.fromkeys(n for n in (grouped, dense, 1) if n is not None):
-        parts = cut(layer.group, size, partial(_fewer_groups, layer))
+        parts = cut(layer.group, size, partial(fewer_groups, layer))
         moved = elements(layer.source) + elements(layer.output)
         text = f"{size} of {layer.group} groups at a time"
-        yield Proposal(text, parts, partial(_groups_side_by_side, size=size), moved)
+        yield Proposal(text, parts, partial(groups_side_by_side, size=size), moved)
 
 
 def _wants_other_groups(layer: Layer, demand: Demand, *about: str) -> bool:
@@ -135,18 +135,21 @@ def _wants_other_groups(layer: Layer, demand: Demand, *about: str) -> bool:
     return bias or demand.breaks(layer, *about)
 
 
-def _fewer_groups(layer: Layer, groups: int) -> Layer:
+def fewer_groups(layer: Layer, groups: int) -> Layer:
+    """Return the layer of some of the groups; each channel of a pool is a group."""
     outputs = layer.out_channels // layer.group
     return layer.with_channels(groups * layer.weight[1], groups * outputs, groups)
 
 
-def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    layer, results = piece.layer, []
+def groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
+    """Write layers of some of the groups each, and the Concat of their results."""
+    layer, results, part = piece.layer, [], piece
     inputs, outputs = layer.weight[1], layer.out_channels // layer.group
     for start, stop in chunks(layer.group, size):
-        part = _rows(builder, piece, slice(start * outputs, stop * outputs))
+        if layer.op == "Conv":  # a pool has no weights
+            part = _rows(builder, piece, slice(start * outputs, stop * outputs))
         source = builder.slice(piece.source, [(1, start * inputs, stop * inputs, 1)])
-        results.append(emit(part.with_layer(_fewer_groups(layer, stop - start), source)))
+        results.append(emit(part.with_layer(fewer_groups(layer, stop - start), source)))
     return builder.concat(results, 1)
 
 

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from npuconv.legalize.split import limits
-from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
@@ -28,6 +28,7 @@ from npuconv.legalize.split.proposal import (
     with_bias_once,
 )
 from npuconv.legalize.split.stride import fit_extents
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.model import Tensor
 from npuconv.records import replace
 
@@ -161,7 +162,7 @@ def _bound(
         return axis + 2, start, start + (needed - 1) * step + 1, step
     last = (first + (count - 1) * distance) * layer.dilations[axis]
     margin = layer.reach(axis) - 1 - last
-    return axis + 2, start, -margin if margin else FOREVER, step
+    return axis + 2, start, -margin if margin else TO_THE_END, step
 
 
 @LayerSplit("zero taps", (limits.KERNEL,), after=("split-kernel",))
@@ -171,8 +172,7 @@ def enlarge_kernel(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     The cells that they meet are zeros as well: pads of the convolution or, where these are
     limited, a Pad in front.
     """
-    sides = {len(layer.kernel) - 2: "h", len(layer.kernel) - 1: "w"}
-    if any(demand.exceeds(f"kernel_{sides.get(a, '?')}", layer.kernel[a]) for a in layer.axes):
+    if any(demand.exceeds(f"kernel_{layer.side(a)}", layer.kernel[a]) for a in layer.axes):
         return
     options = [range(k, max(min(2 * k + 1, _LONGEST), k) + 1) for k in layer.kernel]
     options = [range(o.start, max(o[-1] for o in options) + 1) for o in options]
@@ -261,7 +261,7 @@ def _phases(builder: Builder, piece: Piece, emit: Emit, *, factors: tuple[int, .
     source = fit_extents(builder, piece.source, extents)
     phases = []
     for phase in product(*map(range, factors)):
-        bounds = [(a + 2, phase[a], FOREVER, f) for a, f in enumerate(factors)]
+        bounds = [(a + 2, phase[a], TO_THE_END, f) for a, f in enumerate(factors)]
         phases.append(emit(piece.with_layer(form, builder.slice(source, bounds))))
     result = builder.from_channels(builder.concat(phases, 1), factors)
     return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from npuconv.legalize.split import limits
-from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import OPERATORS, Emit, LayerSplit, Part, Proposal
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.model import Tensor
 from npuconv.records import replace
 
@@ -64,6 +65,6 @@ def _cut(builder: Builder, piece: Piece, emit: Emit, *, even: Layer) -> Tensor:
     for axis in piece.layer.axes:
         (begin, end), (more, last) = piece.layer.pads[axis], even.pads[axis]
         start, cells = (more - begin) // piece.layer.strides[axis], piece.layer.cells(axis)
-        stop = (end - last) or FOREVER if cells is None else start + cells
+        stop = (end - last) or TO_THE_END if cells is None else start + cells
         bounds.append((axis + 2, start, stop, 1))
     return builder.slice(result, bounds)

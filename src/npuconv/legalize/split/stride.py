@@ -9,10 +9,11 @@ from itertools import product
 import numpy as np
 
 from npuconv.legalize.split import limits
-from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import CHOICES, OPERATORS, Emit, LayerSplit, Part, Proposal
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.model import Tensor
 from npuconv.records import replace
 
@@ -50,7 +51,7 @@ def undo_stride(layer: Layer, demand: Demand) -> Iterator[Proposal]:
 
 def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
     steps = [s // d for s, d in zip(piece.layer.strides, form.strides, strict=True)]
-    bounds = [(axis + 2, 0, FOREVER, step) for axis, step in enumerate(steps)]
+    bounds = [(axis + 2, 0, TO_THE_END, step) for axis, step in enumerate(steps)]
     return builder.slice(emit(piece.with_layer(form)), bounds)
 
 

@@ -1,4 +1,4 @@
-"""Transpose, Squeeze, Unsqueeze, Reshape, nodes that let these pass; and pads."""
+"""Transpose, Squeeze, Unsqueeze, Reshape, and nodes that let these pass."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from npuconv.lazy import np
-from npuconv.model import Model, Node, Tensor, edit, query, window
-from npuconv.model.conv import Pairs
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.records import dataclass
 
 Dims = Sequence[int | str | None]
@@ -25,47 +24,9 @@ BROADCASTING = frozenset(
     | {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Xor", "Where"}
 )
 
-
-def added_pads(pads: Pairs, amounts: Pairs) -> Pairs:
-    """Return the pads of a node together with the amounts of the Pad before it."""
-    return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
-
-
-def takes_pads(consumer: Node) -> bool:
-    """Return whether a node can pad with zeros, along the axes from the third on."""
-    return consumer.op in ("Conv", "AveragePool") and query.is_standard(consumer)
-
-
-def pad_obstacle(node: Node, consumer: Node, amounts: Pairs) -> str:
-    """Return why ``consumer`` cannot pad its spatial axes by these amounts of zeros, or ''."""
-    win = window(consumer)
-    if not takes_pads(consumer) or win is None or win.kernel is None:
-        return "cannot take pads"
-    if len(win.pads) != len(amounts):
-        return "has another rank"
-    if consumer.inputs[0] is not node.outputs[0]:
-        return "reads it as a weight"
-    if win.auto_pad != "NOTSET":
-        return f"still has auto_pad={win.auto_pad}"
-    padded = [k for k, pair in zip(win.kernel, amounts, strict=True) if any(pair)]
-    if len(amounts) > 2 and 1 in padded:
-        return "has kernel 1 along a padded axis, which could then not be removed"
-    pads = added_pads(win.pads, amounts)
-    return _pool_obstacle(consumer, win.kernel, pads) if consumer.op == "AveragePool" else ""
-
-
-def _pool_obstacle(consumer: Node, kernel: tuple[int, ...], pads: Pairs) -> str:
-    if not query.attribute(consumer, "count_include_pad", 0):
-        return "does not count padded cells"
-    if query.attribute(consumer, "ceil_mode", 0):
-        return "rounds its extent up"
-    if any(max(pair) >= k for pair, k in zip(pads, kernel, strict=True)):
-        return "would have pads as large as its kernel"
-    return ""
-
-
 T = TypeVar("T")
 NEW = -1
+TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 Perm = tuple[int, ...]
 Axes = tuple[int, ...]
