@@ -7,7 +7,7 @@ tiles of an image share one initializer, and all parts of a tile one Slice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -127,7 +127,7 @@ class Builder:
         default_factory=dict
     )
 
-    def pad(self, tensor: Tensor, amounts: dict[int, tuple[int, int]]) -> Tensor:
+    def pad(self, tensor: Tensor, amounts: Mapping[int, tuple[int, int]]) -> Tensor:
         """Pad a tensor with zeros, by axis; two Pads in a row become one."""
         amounts = {axis: pair for axis, pair in amounts.items() if any(pair)}
         if not amounts:

@@ -178,36 +178,27 @@ def enlarge_kernel(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     options = [range(o.start, max(o[-1] for o in options) + 1) for o in options]
     for kernel in sorted(product(*options), key=lambda k: (int(np.prod(k)), max(k))):
         form = replace(layer.with_kernel(kernel), uniform=False)
-        growth = _growth(layer, form)
+        growth = [form.reach(axis) - layer.reach(axis) for axis in layer.axes]
         pads = tuple((b, e + more) for (b, e), more in zip(layer.pads, growth, strict=True))
         form = replace(form, pads=pads)
         if kernel == layer.kernel or demand.breaks(form, limits.KERNEL):
             continue
         text = f"kernel {times(kernel)} with zeros"
+        taps = [(0, n - k) for k, n in zip(layer.kernel, kernel, strict=True)]
+        weights = partial(np.pad, pad_width=[(0, 0), (0, 0), *taps])
         if not demand.breaks(form, limits.PADS):
-            yield Proposal(text, (Part(form),), partial(_build_enlarged, form=form))
+            yield Proposal(text, (Part(form),), weights=weights)
         extents = zip(layer.extents, growth, strict=True)
         larger = form.with_extents([None if e is None else e + more for e, more in extents])
         outside = replace(larger, pads=layer.pads)
-        moved = elements(outside.source)
-        build = partial(_build_enlarged, form=outside)
-        yield Proposal(f"{text}, Pad in front", (Part(outside),), build, moved)
+        yield Proposal(
+            f"{text}, Pad in front",
+            (Part(outside),),
+            moved=elements(outside.source),
+            pads={axis: (0, more) for axis, more in enumerate(growth, 2)},
+            weights=weights,
+        )
         return
-
-
-def _growth(layer: Layer, form: Layer) -> list[int]:
-    return [form.reach(axis) - layer.reach(axis) for axis in layer.axes]
-
-
-def _build_enlarged(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
-    source = piece.source
-    if form.pads == piece.layer.pads:
-        growth = _growth(piece.layer, form)
-        source = builder.pad(source, {axis + 2: (0, more) for axis, more in enumerate(growth)})
-    taps = [(0, n - k) for k, n in zip(piece.layer.kernel, form.kernel, strict=True)]
-    widths = [(0, 0), (0, 0), *taps]
-    weight = builder.weights(piece, ("zero taps", form.kernel), partial(np.pad, pad_width=widths))
-    return emit(replace(piece, layer=form, source=source, weight=weight))
 
 
 @LayerSplit("dilation", (limits.DILATION,), after=("undo-stride",))
@@ -224,17 +215,13 @@ def undo_dilation(layer: Layer, _demand: Demand) -> Iterator[Proposal]:
     if dense != layer:
         text = f"kernel {times(dense.kernel)} with zeros between the taps"
 
-        def build(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
-            def spread(array: np.ndarray) -> np.ndarray:
-                result = np.zeros(dense.weight, array.dtype)
-                positions = tuple(slice(None, None, d) for d in layer.dilations)
-                result[(slice(None), slice(None), *positions)] = array
-                return result
+        def spread(array: np.ndarray) -> np.ndarray:
+            result = np.zeros(dense.weight, array.dtype)
+            positions = tuple(slice(None, None, d) for d in layer.dilations)
+            result[(slice(None), slice(None), *positions)] = array
+            return result
 
-            weight = builder.weights(piece, ("spread", layer.dilations), spread)
-            return emit(replace(piece, layer=dense, weight=weight))
-
-        yield Proposal(text, (Part(dense),), build)
+        yield Proposal(text, (Part(dense),), weights=spread)
     factors = tuple(
         d if s == 1 and k > 1 else 1
         for d, s, k in zip(layer.dilations, layer.strides, layer.kernel, strict=True)
