@@ -13,39 +13,43 @@ from npuconv.model import Model, Node, edit, query, window
 from npuconv.model.conv import Pairs, flat_pads
 from npuconv.records import replace
 
-Dims = tuple[int | str | None, ...]
 _AMOUNTS_AS_INPUT = 11  # first opset in which the amounts of a Pad are an input
 
 
 @register_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))
 def fold_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    source, result = node.inputs[0], node.outputs[0]
-    consumers = list({id(c): c for c in query.consumers(result)}.values())
+    consumers = list({id(c): c for c in query.consumers(node.outputs[0])}.values())
     if not any(map(_takes_pads, consumers)):
         return 0
     amounts, reason = query.pad_amounts(node), _obstacle(model, node)
     if amounts is None or reason:
         return log.refuse(model, node, reason)
     outside, around = amounts[:2], amounts[2:]
-    dims, padded = query.shape(source), query.shape(result)
-    inner = dims if dims is None or padded is None else (*padded[:2], *dims[2:])
-    obstacles = [_consumer_obstacle(device, node, c, around, inner) for c in consumers]
+    obstacles = [_consumer_obstacle(node, consumer, around) for consumer in consumers]
     if any(map(any, outside)):
         named = zip(consumers, obstacles, strict=True)
-        reasons = ["is an output of the model"] if model.is_output(result) else []
+        reasons = ["is an output of the model"] if model.is_output(node.outputs[0]) else []
         reasons += [f"{model.label(consumer)!r} {text}" for consumer, text in named if text]
         if reasons:
             return log.refuse(model, node, f"it pads batch or channels too, and {reasons[0]}")
-        flat = flat_pads((*outside, *((0, 0) for _ in around)))
-        inputs = [source, edit.integers(model, f"{node.name}/pads", flat), *list(node.inputs)[2:3]]
-        source = edit.insert(model, "Pad", inputs, origin=[node], shape=inner)
-    fired = 0
+    dims, padded = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    inner = dims if dims is None or padded is None else (*padded[:2], *dims[2:])
+    fired, source = 0, node.inputs[0]
     for consumer, obstacle in zip(consumers, obstacles, strict=True):
-        win = window(consumer)
+        label, win = model.label(consumer), window(consumer)
         if win is None or obstacle:
-            log.refuse(model, node, f"{model.label(consumer)!r} ({consumer.op}) {obstacle}")
+            log.refuse(model, node, f"{label!r} ({consumer.op}) {obstacle}")
             continue
         pads = _added(win.pads, around)
+        wider = replace(win, pads=pads, input=inner)
+        is_legal = consumer.op == "Conv" and not device.breaks(win, consumer)
+        if is_legal and device.breaks(wider, consumer):
+            log.refuse(model, node, f"{label!r} would then break a limit")
+            continue
+        if any(map(any, outside)) and not fired:
+            flat = flat_pads((*outside, *((0, 0) for _ in around)))
+            inputs = [edit.integers(model, f"{node.name}/pads", flat), *list(node.inputs)[2:3]]
+            source = edit.insert(model, "Pad", [source, *inputs], origin=[node], shape=inner)
         before = f"Pad {flat_pads(around)} before pads={flat_pads(win.pads)}"
         after, outputs = f"pads={flat_pads(pads)}", list(consumer.outputs)
         with log.rewrite(model, [node, consumer], before, after, outputs=outputs):
@@ -79,10 +83,8 @@ def _obstacle(model: Model, node: Node) -> str:
     return "it crops (negative pads)" if any(min(pair) < 0 for pair in amounts) else ""
 
 
-def _consumer_obstacle(
-    device: TargetDevice, node: Node, consumer: Node, amounts: Pairs, dims: Dims | None
-) -> str:
-    """Return why ``consumer``, of an input of ``dims``, cannot pad by these amounts, or ''."""
+def _consumer_obstacle(node: Node, consumer: Node, amounts: Pairs) -> str:
+    """Return why ``consumer`` cannot pad its spatial axes by these amounts of zeros, or ''."""
     win = window(consumer)
     if not _takes_pads(consumer) or win is None or win.kernel is None:
         return "cannot take pads"
@@ -95,14 +97,12 @@ def _consumer_obstacle(
     padded = [k for k, pair in zip(win.kernel, amounts, strict=True) if any(pair)]
     if len(amounts) > 2 and 1 in padded:
         return "has kernel 1 along a padded axis, which could then not be removed"
-    pads = _added(win.pads, amounts)
     if consumer.op == "Conv":
-        wider = replace(win, pads=pads, input=dims)
-        is_beyond = not device.breaks(win, consumer) and device.breaks(wider, consumer)
-        return "would then break a limit" if is_beyond else ""
+        return ""
     if not query.attribute(consumer, "count_include_pad", 0):
         return "does not count padded cells"
     if query.attribute(consumer, "ceil_mode", 0):
         return "rounds its extent up"
-    is_wide = any(max(pair) >= k for pair, k in zip(pads, win.kernel, strict=True))
+    pairs = zip(_added(win.pads, amounts), win.kernel, strict=True)
+    is_wide = any(max(pair) >= kernel for pair, kernel in pairs)
     return "would have pads as large as its kernel" if is_wide else ""

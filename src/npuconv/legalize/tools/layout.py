@@ -86,6 +86,12 @@ class AxisMap:
         """Return the axes of the source that the result lacks."""
         return tuple(axis for axis in range(self.rank) if axis not in self.axes)
 
+    @property
+    def transposes(self) -> bool:
+        """Return whether it takes a Transpose."""
+        old_axes = [axis for axis in self.axes if axis != NEW]
+        return old_axes != sorted(old_axes)
+
     def apply(self, values: Sequence[T], neutral: T) -> list[T]:
         """Return a value for each axis of the result; ``neutral`` for new axes."""
         return [neutral if axis == NEW else values[axis] for axis in self.axes]
