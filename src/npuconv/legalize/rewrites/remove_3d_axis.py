@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
-from npuconv.legalize.tools.layout import TO_THE_END, inverse, reshape, transpose
+from npuconv.legalize.tools.layout import TO_THE_END, reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.axis_removal import (
     Removal,
@@ -142,7 +142,7 @@ def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     result = _convolve(model, node, source, way.axis, weight)
     leading = [dims[0], -1] if dims[0] else [-1, out[axis]]
     result = reshape(model, node, result, [*leading, *(out[a] for a in kept_axes)])
-    return transpose(model, node, result, inverse(tuple(order)))
+    return transpose(model, node, result, np.argsort(order).tolist())
 
 
 _WAYS = {

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from npuconv.lazy import np
 from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model.conv import flat_pads
 from npuconv.records import dataclass
 
 Dims = Sequence[int | str | None]
@@ -87,10 +88,14 @@ class AxisMap:
         return tuple(axis for axis in range(self.rank) if axis not in self.axes)
 
     @property
+    def old_axes(self) -> list[int]:
+        """Return the axes of the source that the result has, in the order of the result."""
+        return [axis for axis in self.axes if axis != NEW]
+
+    @property
     def transposes(self) -> bool:
         """Return whether it takes a Transpose."""
-        old_axes = [axis for axis in self.axes if axis != NEW]
-        return old_axes != sorted(old_axes)
+        return self.old_axes != sorted(self.old_axes)
 
     def apply(self, values: Sequence[T], neutral: T) -> list[T]:
         """Return a value for each axis of the result; ``neutral`` for new axes."""
@@ -104,8 +109,7 @@ class AxisMap:
             if dims is not None:
                 tensor.shape = [dim for axis, dim in enumerate(dims) if axis not in self.removed]
             squeeze(model, node, wide, tensor, self.removed)
-        old_axes = [axis for axis in self.axes if axis != NEW]
-        perm = [sorted(old_axes).index(axis) for axis in old_axes]
+        perm = [sorted(self.old_axes).index(axis) for axis in self.old_axes]
         tensor = transpose(model, node, tensor, perm, query.shape(tensor))
         new = tuple(place for place, axis in enumerate(self.axes) if axis == NEW)
         return unsqueeze(model, node, tensor, new) if new else tensor
@@ -148,11 +152,6 @@ def perm_of(node: Node) -> Perm | None:
     return None if rank is None else tuple(reversed(range(rank)))
 
 
-def inverse(perm: Perm) -> Perm:
-    """Return the perm that undoes another."""
-    return tuple(perm.index(axis) for axis in range(len(perm)))
-
-
 def squeezed_axes(node: Node) -> Axes | None:
     """Return the axes of a Squeeze or Unsqueeze, from the front; None if not known."""
     axes = query.integers(node, 1)
@@ -193,11 +192,11 @@ def _shared(model: Model, axes: Axes) -> Tensor:
     return edit.shared_constant(model, name, np.asarray(axes, np.int64))
 
 
-def widened(dims: Sequence[T], axes: Axes, unit: Any = 1) -> list[T]:
+def widened(dims: Dims, axes: Axes) -> list[int | str | None]:
     """Return a shape with extents of 1 inserted at these axes of the result."""
     result = list(dims)
     for axis in axes:
-        result.insert(axis, unit)
+        result.insert(axis, 1)
     return result
 
 
@@ -266,9 +265,9 @@ def move(model: Model, node: Node, order: AxisMap) -> None:
         if array is None or (array.size == 1 and node.op != "Concat"):
             continue
         full = array.reshape((1,) * (order.rank - array.ndim) + array.shape)
-        old_axes = [axis for axis in order.axes if axis != NEW]
-        full = full.transpose([*old_axes, *order.removed]).reshape(order.apply(full.shape, 1))
-        node.inputs[index] = edit.constant(model, tensor.name, full)
+        moved = full.transpose([*order.old_axes, *order.removed])
+        moved = moved.reshape(order.apply(full.shape, 1))
+        node.inputs[index] = edit.constant(model, tensor.name, moved)
     per_channel = node.op in _CONVERSIONS and query.rank(node.inputs[1]) == 1
     if node.op in ("Concat", "Split") or per_channel:
         axis = int(query.attribute(node, "axis", 1 if per_channel else 0))
@@ -304,7 +303,7 @@ def _pads(node: Node) -> list[int] | None:
     if query.input_of(node, 3) is not None:
         return None
     pairs = query.pad_amounts(node)
-    return None if pairs is None else [b for b, _ in pairs] + [e for _, e in pairs]
+    return None if pairs is None else flat_pads(pairs)
 
 
 def _factors(node: Node) -> list[float] | None:
