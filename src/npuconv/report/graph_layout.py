@@ -172,11 +172,15 @@ def shift(layers: Layers, cuts: Sequence[int]) -> list[float]:
         [[n for n in ns if column[n] == column[slot]] for slot, ns in enumerate(side)]
         for side in (layers.below, layers.above)
     )
+    settled = list[float]()
     for sweep in range(_SHIFT_SWEEPS + 1):
         is_down = sweep % 2 == 0  # the last sweep, so that a consumer is right below its box
         neighbours = above if is_down else below
         for row in layers.rows if is_down else layers.rows[::-1]:
             _settle(layers, x, row, [_mean([x[n] for n in neighbours[s]], x[s]) for s in row])
+        if is_down and x == settled:  # more sweeps would change nothing
+            break
+        settled = list(x) if is_down else settled
     return x
 
 

@@ -119,8 +119,7 @@ def _read(name: str) -> str:
 
 def _finalize(value: object) -> object:
     """Make every text that the templates write visible; jinja2 escapes it then."""
-    plain_text = isinstance(value, str) and not isinstance(value, Markup)
-    return visible(str(value)) if plain_text else value
+    return visible(value) if type(value) is str else value  # not ``Markup``, a class of strings
 
 
 def findings(report: Report) -> dict[str, object]:

@@ -12,6 +12,7 @@ from npuconv.report.html_graph import fused_activations
 from npuconv.schemas.quality import LEVELS_PER_BIN, ChannelRange
 from npuconv.schemas.report import Report
 
+_BINS = 256 // LEVELS_PER_BIN  # bins of the values that int8 holds
 _BIN, _HIGH = 10, 60  # pixels of a bin's width and of the highest bin's height
 
 
@@ -24,45 +25,36 @@ class Histogram:
 
     counts: tuple[int, ...]  # below -128, 32 bins of 8 levels, above 127
     labels: tuple[str, str, str] = ("-128", "0", "127")  # texts at the lowest level, 0, the highest
-    height: int = _HIGH
-
-    @property
-    def width(self) -> int:
-        """Width of the drawing, in pixels."""
-        return _BIN * len(self.counts)
+    width = _BIN * (_BINS + 2)
+    height = _HIGH
+    # The edges of the bins, as the path of an SVG: the int8 grid, every eighth level.
+    grid = "".join(f"M{_BIN * level} 0v{_HIGH}" for level in range(1, _BINS + 2))
 
     @property
     def inside(self) -> str:
         """Bins of values that int8 holds, as the path of an SVG."""
-        return self._path(range(1, len(self.counts) - 1))
+        return self._path(range(1, _BINS + 1))
 
     @property
     def outside(self) -> str:
         """The two bins of clipped values, as the path of an SVG."""
-        return self._path((0, len(self.counts) - 1))
-
-    @property
-    def grid(self) -> str:
-        """The edges of the bins, as the path of an SVG: the int8 grid, every eighth level."""
-        return "".join(f"M{_BIN * level} 0v{_HIGH}" for level in range(1, len(self.counts)))
+        return self._path((0, _BINS + 1))
 
     @property
     def text(self) -> str:
         """Description of the drawing."""
         used = sum(1 for number in self.counts[1:-1] if number)
-        bins = len(self.counts) - 2
         return (
-            f"histogram on the int8 grid: values in {used} of {bins} bins of {LEVELS_PER_BIN} "
+            f"histogram on the int8 grid: values in {used} of {_BINS} bins of {LEVELS_PER_BIN} "
             f"levels; {self.counts[0]} of {sum(self.counts)} values below, {self.counts[-1]} above"
         )
 
     def _path(self, bins: Iterable[int]) -> str:
-        most = math.log1p(max(self.counts)) or 1.0
-        path = ""
+        most, path = math.log1p(max(self.counts)), ""
         for level in bins:
-            high = round(_HIGH * math.log1p(self.counts[level]) / most, 1)
-            if high:
-                path += f"M{_BIN * level + 1} {_HIGH}v-{high:g}h{_BIN - 2}v{high:g}z"
+            if number := self.counts[level]:
+                high = f"{_HIGH * math.log1p(number) / most:.1f}".removesuffix(".0")
+                path += f"M{_BIN * level + 1} {_HIGH}v-{high}h{_BIN - 2}v{high}z"
         return path
 
 

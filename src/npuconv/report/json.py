@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 
 # Outside of strings JSON is plain ASCII, so all these characters are inside of strings.
 _SPECIAL = re.compile(r"[^\n -~]")
+# No string ends with the line, but for its quote and a comma.
+_NOT_FINITE = re.compile(r"(?:NaN|Infinity|-Infinity)(?=,?$)", re.MULTILINE)
 _COMMAND = re.compile(r"##(?=\w*\[)")
 
 
@@ -47,19 +48,9 @@ def dumps(data: object) -> str:
     Letters of any language stay readable. Characters that act on a terminal, and ``##[``,
     which some CI systems take for a command, become escapes of the same meaning.
     """
-    text = json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False)
-    return _COMMAND.sub(r"\\u0023#", _SPECIAL.sub(_escape, text)) + "\n"
-
-
-def finite(data: Any) -> Any:
-    """Return the data with ``None`` for infinity and NaN, which JSON cannot express."""
-    if isinstance(data, float):
-        return data if math.isfinite(data) else None
-    if isinstance(data, dict):
-        return {key: finite(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [finite(value) for value in data]
-    return data
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    text = _NOT_FINITE.sub("null", _SPECIAL.sub(_escape, text))
+    return _COMMAND.sub(r"\\u0023#", text) + "\n"
 
 
 def _escape(hit: re.Match[str]) -> str:

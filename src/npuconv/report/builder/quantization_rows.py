@@ -24,6 +24,7 @@ from npuconv.quantize.quantization import Quantization, QuantizedGraph
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
+from npuconv.rules.checks.activation_clipped import clipped_share
 from npuconv.schemas import quality
 
 MAX_VALUES = 2**16  # values of a tensor that are counted; a histogram of 32 bins needs no more
@@ -57,11 +58,7 @@ def tensor_rows(
             clipped, histogram = 0.0, tuple[int, ...]()
             channels = tuple[quality.ChannelRange, ...]()
             if observed is not None and observed.values.size:
-                below = encoding.scales * (LOWEST - encoding.zeros - 0.5)
-                above = encoding.scales * (HIGHEST - encoding.zeros + 0.5)
-                outside = observed.values < below.reshape(-1, 1)
-                outside |= observed.values > above.reshape(-1, 1)
-                clipped = round(float(np.mean(outside)), 6)
+                clipped = round(clipped_share(observed, encoding), 6)
                 histogram = level_histogram(tensor_levels(observed.values, encoding))
                 channels = channel_ranges(observed.lows, observed.highs, encoding)
             row = quality.TensorQuant(
@@ -160,9 +157,9 @@ def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
     flat = levels.reshape(-1)
     some = flat[:: max(1, -(-flat.size // MAX_VALUES))]
     rounded = np.rint(some[np.isfinite(some)]).clip(LOWEST - 1, HIGHEST + 1)
-    bins = (HIGHEST - LOWEST + 1) // quality.LEVELS_PER_BIN
-    places = np.floor((rounded - LOWEST) / quality.LEVELS_PER_BIN).astype(np.int64) + 1
-    return tuple(int(n) for n in np.bincount(places.clip(0, bins + 1), minlength=bins + 2))
+    size = quality.LEVELS_PER_BIN
+    bins = (rounded.astype(np.int64) - LOWEST) // size + 1  # 0: below -128
+    return tuple(np.bincount(bins, minlength=(HIGHEST - LOWEST + 1) // size + 2).tolist())
 
 
 def tensor_levels(values: NDArray[np.float32], encoding: Encoding) -> NDArray[np.float32]:

@@ -88,11 +88,12 @@ def clipped_share(stats: Statistics, encoding: Encoding) -> float:
     """Return the share of observed values beyond the range of int8 by more than half a step."""
     if encoding.scales.size not in (1, stats.channels) or not stats.values.size:
         return 0.0
-    low, high = stored_range(encoding)
+    least, most = stored_range(encoding)
     slack = encoding.scales.astype("float64") / 2
-    under = stats.values < (low - slack)[:, None]
-    over = stats.values > (high + slack)[:, None]
-    return float((under | over).mean())
+    low, high = least - slack, most + slack
+    if np.all(stats.lows >= low) and np.all(stats.highs <= high):
+        return 0.0
+    return float(((stats.values < low[:, None]) | (stats.values > high[:, None])).mean())
 
 
 def _producers(model: Model) -> dict[str, Node]:
