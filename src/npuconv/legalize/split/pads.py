@@ -54,7 +54,7 @@ def _can_cut(layer: Layer, even: Layer) -> bool:
 
 
 def _bounds(layer: Layer, even: Layer) -> list[Bound]:
-    """Return the bounds of the result of a layer in that of the layer with even pads."""
+    """Return the bounds of the result of a layer in the result with even pads."""
     bounds = []
     for axis in layer.axes:
         (begin, end), (more, last) = layer.pads[axis], even.pads[axis]

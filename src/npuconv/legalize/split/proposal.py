@@ -65,8 +65,8 @@ class Proposal:
         terms: terms of a layer that is a sum, in place of ``build``.
         pads: zeros around the input of a single part, by axis; this and the next fields are in
             place of ``build``, too.
-        weights: function from the weights of the layer to those of the part; None: the same.
-        bias: the same for the bias; zeros if the layer has none.
+        weights: makes the weights of the part from the weights of the layer; None: no change.
+        bias: makes the bias of the part from the bias of the layer, or from zeros.
         bounds: bounds of the result of the part.
     """
 
