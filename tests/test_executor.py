@@ -112,6 +112,47 @@ class TooLarge:
         raise EncodeError("Failed to serialize proto")
 
 
+HUGE = """<ir_version: 8, opset_import: ["": 17]>
+huge (float[1] x, int64[1] size) => (float[n] y) { y = Expand (x, size) }"""
+HUGE_FEED = {"x": np.zeros(1, np.float32), "size": np.array([10**15])}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda model: Session(model).run(HUGE_FEED),
+        lambda model: refusal(model, HUGE_FEED),
+        lambda model: run_reference(model, HUGE_FEED),
+    ],
+)
+def test_a_lack_of_memory_is_never_tried_again(monkeypatch, run):
+    """It is no refusal: onnxruntime crashes in a session that begins while memory is short."""
+    loads, load = [], executor.ort.InferenceSession
+    monkeypatch.setattr(
+        executor.ort, "InferenceSession", lambda *a, **k: loads.append(a) or load(*a, **k)
+    )
+    with pytest.raises(MemoryError):
+        run(onnx.parser.parse_model(HUGE))
+    assert len(loads) <= 1
+
+
+@pytest.mark.parametrize(
+    "text", ["std::bad_alloc", "pthread_create failed: Cannot allocate memory"]
+)
+def test_a_lack_of_memory_of_a_new_session(monkeypatch, text):
+    """It is not tried with less optimization."""
+    loads = []
+
+    def fail(*_, **__):
+        loads.append(text)
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(executor.ort, "InferenceSession", fail)
+    with pytest.raises(MemoryError):
+        Session(negation())
+    assert loads == [text]
+
+
 def test_a_model_over_two_gigabytes():
     """onnxruntime cannot take it in one piece, and that is no crash."""
     with pytest.raises(RuntimeRefusedError, match="serialize"):

@@ -12,6 +12,7 @@ Slow modules are imported at their first use, so that ``import npuconv`` costs n
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from npuconv.errors import (
@@ -26,6 +27,10 @@ from npuconv.errors import (
     UsageError,
 )
 from npuconv.version import __version__
+
+# From 1.29 on, onnxruntime reports errors, with names of nodes, and facts of models and of the
+# machine to its makers, unless this is set before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:
     from npuconv.batch.run_jobs import run_batch

@@ -171,6 +171,8 @@ _SHORT = (
     "can't start new thread",
     "failed to map segment",
     "Cannot allocate memory",
+    "Failed to allocate memory",  # onnxruntime, as the next
+    "bad_alloc",
     "returned NULL without setting an exception",  # protobuf
 )
 

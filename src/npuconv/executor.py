@@ -15,7 +15,7 @@ import onnx.parser
 import onnxruntime as ort
 from onnx import helper
 
-from npuconv.errors import ModelError, naming_model
+from npuconv.errors import ModelError, is_lack_of_memory, naming_model
 from npuconv.model import query, store
 from npuconv.model.integer_products import with_equal_types
 
@@ -41,6 +41,24 @@ RANDOM_PLACES = "npuconv.random"  # key of metadata: see random_places
 
 class RuntimeRefusedError(Exception):
     """The runtime does not take the model; the message is its first line."""
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Replace an error of a runtime by a refusal; by ``MemoryError`` if memory is short.
+
+    A lack of memory is never tried again: onnxruntime often crashes (SIGSEGV, SIGABRT) if
+    memory is short while it creates a session.
+
+    Raises:
+        RuntimeRefusedError: any error but a lack of memory.
+        MemoryError: a lack of memory.
+    """
+    try:
+        yield
+    except Exception as error:  # onnxruntime's exceptions have no common base
+        text = first_line(error)
+        raise (MemoryError if is_lack_of_memory(error) else RuntimeRefusedError)(text) from None
 
 
 @contextlib.contextmanager
@@ -90,12 +108,17 @@ def saturates() -> bool:
 
 
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
-    """Create a session; with less optimization if onnxruntime refuses the optimized graph."""
+    """Create a session; with less optimization if onnxruntime refuses the optimized graph.
+
+    Raises:
+        RuntimeRefusedError: it refuses the graph as written as well.
+    """
     try:
-        return ort.InferenceSession(
-            data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
-        )
-    except Exception:
+        with _refusals():
+            return ort.InferenceSession(
+                data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+            )
+    except RuntimeRefusedError:
         if options.graph_optimization_level not in _SIMPLER:
             raise
         options.graph_optimization_level = _SIMPLER[options.graph_optimization_level]
@@ -124,11 +147,12 @@ def refusal(model: onnx.ModelProto, feed: Mapping[str, np.ndarray] | None = None
         if store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
         try:
-            session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-            if feed is not None:
-                session.run(None, {name: feed[name] for name in names & feed.keys()})
-        except Exception as error:  # its exceptions have no common base
-            reason = reason or first_line(error)
+            with _refusals():
+                session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+                if feed is not None:
+                    session.run(None, {name: feed[name] for name in names & feed.keys()})
+        except RuntimeRefusedError as error:
+            reason = reason or str(error)
             if level not in _SIMPLER:
                 raise RuntimeRefusedError(reason) from None
             level = _SIMPLER[level]
@@ -181,11 +205,9 @@ class Session:
             options.enable_cpu_mem_arena = False
             if optimize and not large:
                 options.graph_optimization_level = _SAME_LAYOUT
-        try:
+        with _refusals():
             data = with_equal_types(model).SerializeToString()
             self._session = _load(data, options, disabled)
-        except Exception as error:  # its exceptions have no common base
-            raise RuntimeRefusedError(first_line(error)) from None
         self._options, self._lock = options, threading.Lock()
         self._written = data if optimize and len(data) <= _HELD_BYTES else None
         self.inputs = [i.name for i in self._session.get_inputs()]
@@ -212,14 +234,15 @@ class Session:
         run_options.log_severity_level = _SILENT
         session = self._session
         try:
-            if self._random is not None:
-                drawn = with_equal_types(seeded(self._random, draw))
-                session = _load(drawn.SerializeToString(), self._options, [])
-            values = session.run(names, session_feeds, run_options)
-        except Exception as error:
+            with _refusals():
+                if self._random is not None:
+                    drawn = with_equal_types(seeded(self._random, draw))
+                    session = _load(drawn.SerializeToString(), self._options, [])
+                values = session.run(names, session_feeds, run_options)
+        except RuntimeRefusedError:
             if self._reloaded(session):
                 return self.run(feeds, outputs, draw)
-            raise RuntimeRefusedError(first_line(error)) from None
+            raise
         return dict(zip(names, values, strict=True))
 
     def _reloaded(self, failed: ort.InferenceSession) -> bool:
@@ -230,7 +253,7 @@ class Session:
         with self._lock:  # samples run side by side
             if self._session is failed and self._written is not None:
                 self._options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
-                with contextlib.suppress(Exception):  # the caller raises the first error
+                with contextlib.suppress(RuntimeRefusedError):  # the caller raises the first error
                     self._session = _load(self._written, self._options, [])
                 self._written = None
             return self._session is not failed
@@ -304,12 +327,9 @@ def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> di
     from onnx.reference import ReferenceEvaluator
 
     names = [o.name for o in model.graph.output]
-    try:
-        with np.errstate(all="ignore"):
-            evaluator = ReferenceEvaluator(seeded(model, 0))
-            values = evaluator.run(None, dict(feeds))
-    except Exception as error:
-        raise RuntimeRefusedError(first_line(error)) from None
+    with _refusals(), np.errstate(all="ignore"):
+        evaluator = ReferenceEvaluator(seeded(model, 0))
+        values = evaluator.run(None, dict(feeds))
     return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
 
 

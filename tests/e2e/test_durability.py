@@ -112,6 +112,23 @@ def test_no_network_and_no_processes(tmp_path):
     assert "process:" not in done.stderr + done.stdout
 
 
+def test_no_telemetry(tmp_path):
+    """Native code, which the hook does not see, queues nothing to be sent: onnxruntime's database.
+
+    It would be in the home folder; onnxruntime itself leaves it out where CI is set.
+    """
+    home = tmp_path / "home"
+    home.mkdir()
+    names = ("CI", "ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    env = {name: value for name, value in os.environ.items() if name not in names}
+    subprocess.run(
+        [sys.executable, "-m", "npuconv", "convert", str(DIGITS / "model.onnx"), "-q",
+         "-o", str(tmp_path / "out.onnx")],
+        cwd=tmp_path, env={**env, "HOME": str(home)}, check=True, timeout=300,
+    )  # fmt: skip
+    assert not list(home.rglob("*"))
+
+
 def test_the_hook_refuses():
     """The hook of the test above can fail."""
     code = ALONE + "import socket\nsocket.create_connection(('127.0.0.1', 9))"
