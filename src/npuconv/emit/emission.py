@@ -93,7 +93,7 @@ def set_constant(
 ) -> None:  # fmt: skip
     """Replace an input by a DequantizeLinear of constants, whose names begin with ``stem``.
 
-    ``scales`` are those of the first axis, or a single scale of no axis.
+    ``scales`` has a scale for each index of the first axis, or no axis and a single scale.
     """
     parts = [
         edit.constant(model, f"{stem}/{integers.dtype.name}", integers),
