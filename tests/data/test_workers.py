@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from npuconv import executor
-from npuconv.data.workers import MAX_WORKERS, in_order, one_thread_each
+from npuconv.data.workers import MAX_WORKERS, in_order, one_thread_each, start_work
 
 
 @pytest.fixture(params=[1, 2, MAX_WORKERS + 1])
@@ -91,3 +91,19 @@ def test_matrix_products_on_one_thread() -> None:
         after = threads()
     assert set(inside) == {1}
     assert set(after) == {2}
+
+
+@pytest.mark.usefixtures("room")
+def test_started_work() -> None:
+    """The wait returns the result, as often as it is asked for, or raises the error of the work."""
+    wait = start_work(lambda: threading.current_thread().name)
+    assert wait() == wait()
+    with pytest.raises(ZeroDivisionError):
+        start_work(lambda: 1 // 0)()
+
+
+def test_started_work_runs_beside_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On several cores the caller goes on; on one the work is done at once."""
+    for cores, others in ((2, True), (1, False)):
+        monkeypatch.setattr(executor, "cores", lambda cores=cores: cores)
+        assert (start_work(threading.get_ident)() != threading.get_ident()) == others

@@ -37,7 +37,7 @@ def one_thread_each() -> AbstractContextManager[object]:
     return threadpool_limits(1, "blas")
 
 
-def beside(work: Callable[[], Result]) -> Callable[[], Result]:
+def start_work(work: Callable[[], Result]) -> Callable[[], Result]:
     """Start work beside the caller, or do it at once on one core; return a wait for its result."""
     if executor.cores() == 1:
         result = work()

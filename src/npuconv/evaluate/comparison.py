@@ -18,7 +18,7 @@ from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import spread
-from npuconv.data.workers import beside, in_order
+from npuconv.data.workers import in_order, start_work
 from npuconv.emit.write_model import EmittedModel
 from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
@@ -209,7 +209,9 @@ class Comparison:
         observed = executor.with_outputs(float_model, float_names)
         # One run takes less time than optimizing the model.
         optimize = self._layer_samples != 1
-        float_session = beside(partial(executor.Session, observed, threads=1, optimize=optimize))
+        float_session = start_work(
+            partial(executor.Session, observed, threads=1, optimize=optimize)
+        )
         self._float_model = float_model
         self._int8_model = None if tflite else int8_model
         self._int8_session = tflite or executor.Session(
@@ -247,7 +249,7 @@ class Comparison:
         refusal: Callable[[], str] = str  # none
         if self._int8_model is not None and len(samples):
             feed = self.quantized(samples[0])
-            refusal = beside(partial(executor.refusal, self._int8_model, feed))
+            refusal = start_work(partial(executor.refusal, self._int8_model, feed))
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
             number, feed = item

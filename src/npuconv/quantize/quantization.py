@@ -10,7 +10,7 @@ from functools import partial
 
 from npuconv.config import Options
 from npuconv.data.calibration_data import CalibrationData
-from npuconv.data.workers import beside
+from npuconv.data.workers import start_work
 from npuconv.legalize.legal import LegalModel
 from npuconv.quantize.budget import BudgetResult, spend_budget
 from npuconv.quantize.calibrate import Calibration, calibrate_on, calibration_findings
@@ -107,7 +107,7 @@ def _start_sensitivity(
 ) -> Callable[[], Sensitivity | None]:
     """Measure the sensitivity beside the next steps, few of which need it."""
     model, points = with_logit_outputs(graph.proto), quant_points(graph, state)
-    return beside(partial(measure, model, points, data.used, SENSITIVITY.probes))
+    return start_work(partial(measure, model, points, data.used, SENSITIVITY.probes))
 
 
 def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> dict[str, float]:
