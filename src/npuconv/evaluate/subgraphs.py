@@ -11,6 +11,7 @@ other.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
@@ -20,6 +21,7 @@ from onnx import TensorProto
 from npuconv.emit import int32_sums
 from npuconv.emit.int8_operators import HOST_KEY, KEY
 from npuconv.model import facts, load
+from npuconv.model.inference import typed_values
 from npuconv.model.proto import reads
 from npuconv.partition.placement import DisjointSets
 from npuconv.records import dataclass
@@ -145,12 +147,9 @@ def _nodes_before(graph: onnx.GraphProto, makers: Mapping[str, int], last: int) 
 
 def element_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
     """Return type and shape of every tensor of the model whose type is known."""
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model).graph
-    except Exception:  # over 2 GB, or an operator that breaks inference: take the declared types
-        inferred = model.graph
-    infos = [*inferred.value_info, *model.graph.value_info, *inferred.output]
-    infos += [*model.graph.output, *model.graph.input]
+    infos = [*model.graph.value_info, *model.graph.output, *model.graph.input]
+    with contextlib.suppress(Exception):  # an operator that breaks inference: only declared types
+        infos = [*typed_values(model), *infos]
     return {i.name: i.type.tensor_type for i in infos if i.type.tensor_type.elem_type}
 
 

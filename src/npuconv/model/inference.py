@@ -75,6 +75,31 @@ def infer_types(model: Model, nodes: Sequence[Node]) -> tuple[dict[str, TensorTy
     return {info.name: types.read(info) for info in infos}, contradiction
 
 
+def typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Return inputs, intermediate values and outputs with their inferred types and shapes.
+
+    Weights are inputs while types are inferred, as inference would copy them several times.
+
+    Raises:
+        Exception: an operator at which inference fails.
+    """
+    light = onnx.ModelProto(ir_version=model.ir_version)
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    graph, declared = light.graph, {value.name for value in model.graph.input}
+    for field in ("node", "input", "output", "value_info"):
+        getattr(graph, field).extend(getattr(model.graph, field))
+    graph.name = model.graph.name
+    for tensor in model.graph.initializer:
+        if math.prod(tensor.dims) <= MAX_SHAPE_VALUES:
+            graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            info = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            graph.input.append(info)
+    inferred = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    return [*model.graph.input, *inferred.value_info, *inferred.output]
+
+
 def skeleton(model: Model, nodes: Sequence[Node]) -> onnx.ModelProto:
     """Return a model of these nodes with long constants turned into inputs: no weights."""
     proto, types = onnx.ModelProto(), Types()

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, shape_inference
+from onnx import TensorProto, helper
 
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import spread
 from npuconv.data.workers import in_order
+from npuconv.model.inference import typed_values
 from npuconv.ops.tape import OLDEST_OPSET, Shape, Tape
 from npuconv.quantize.fake_quant import QuantPoint, add_constant, rounding_nodes
 from npuconv.quantize.gradients import backward
@@ -185,11 +186,9 @@ def _static_shapes(model: onnx.ModelProto, feed: Feed) -> tuple[dict[str, Shape]
             kind = helper.np_dtype_to_tensor_dtype(feed[value.name].dtype)
             value.CopyFrom(helper.make_tensor_value_info(value.name, kind, feed[value.name].shape))
     del model.graph.value_info[:]
-    graph = shape_inference.infer_shapes(model, data_prop=True).graph
-    infos = [*graph.input, *graph.value_info, *graph.output]
-    shapes = {t.name: tuple(t.dims) for t in graph.initializer}
-    floats = {t.name for t in graph.initializer if t.data_type == TensorProto.FLOAT}
-    for value in infos:
+    shapes = {t.name: tuple(t.dims) for t in model.graph.initializer}
+    floats = {t.name for t in model.graph.initializer if t.data_type == TensorProto.FLOAT}
+    for value in typed_values(model):
         kind = value.type.tensor_type
         dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
         if kind.HasField("shape") and None not in dims:
