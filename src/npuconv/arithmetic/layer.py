@@ -232,12 +232,12 @@ def quantize_layer(
         least = np.abs(offsets) / float(input_scale) / largest_bias * _MARGIN
         first = np.maximum(first, least).astype(np.float32)
     scales, load = _fit_products(rows, first, reach)
-    _, scales, _ = quantize_bias(offsets, input_scale, scales, load)
+    steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
     raised = tuple(np.flatnonzero(scales > unraised).tolist())
     if per_tensor:
+        # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
         scales = np.full(len(rows), scales.max())
-    # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
-    steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
+        steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
     quantized = quantize(values, scales, axis=0, lowest=-127)
     return EncodedLayer(quantized, scales, None if bias is None else steps, raised)
 

@@ -12,7 +12,6 @@ from npuconv.model import Model, Node, Window, query, window
 from npuconv.model.facts import of_window, settled
 from npuconv.partition.costs import Cost
 from npuconv.records import dataclass, field, replace
-from npuconv.target.facts import Facts
 
 if TYPE_CHECKING:
     from npuconv.config import Options
@@ -36,9 +35,6 @@ class TargetDevice:
     target: Target
     options: Options
     keep_float: Mapping[str, str] = field(default_factory=dict)
-    _broken: dict[tuple[Window, bool], bool] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @cached_property
     def planner(self) -> Planner:
@@ -66,25 +62,16 @@ class TargetDevice:
         """Zero point of weights, and of tensors whose zero point in the file is free."""
         return -1 if self.target.rescales_symmetric and self.options.format == "qdq" else 0
 
-    def objections(self, win: Window) -> list[str]:
+    def objections(self, win: Window, *, bias: bool = True) -> list[str]:
         """Return the limits that a considered convolution would break, one sentence each."""
         operator = self.target.operator("Conv")
         if operator is None:
             return [f"target {self.target.name} does not list Conv"]
-        return operator.objections(self._facts(win, bias=True))
+        return operator.objections({**of_window(win), "layout": self.options.layout, "bias": bias})
 
     def breaks(self, win: Window, node: Node) -> bool:
-        """Return whether a Conv breaks a known limit; results are cached by window."""
-        operator, bias = self.target.operator("Conv"), query.input_of(node, 2) is not None
-        if operator is None:
-            return False
-        key = (win, bias)
-        if key not in self._broken:
-            self._broken[key] = bool(operator.objections(self._facts(win, bias=bias)))
-        return self._broken[key]
-
-    def _facts(self, win: Window, *, bias: bool) -> Facts:
-        return {**of_window(win), "layout": self.options.layout, "bias": bias}
+        """Return whether a Conv breaks a known limit."""
+        return bool(self.objections(win, bias=query.input_of(node, 2) is not None))
 
     def split_plans(self, model: Model) -> list[tuple[Node, SplitPlan]]:
         """Return the convolutions beyond a limit whose parts have their integers, with plans."""

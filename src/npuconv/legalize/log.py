@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from npuconv.legalize import region as _region
-from npuconv.model import Model, Node, Tensor
+from npuconv.model import Model, Node, Tensor, query
 from npuconv.partition.costs import Form
 from npuconv.records import dataclass, field, replace
 
@@ -104,7 +104,9 @@ class Log:
         """
         record = RewriteRecord(self.pass_name, model.origin(*nodes), before, after, modulus=modulus)
         record.exact = frozenset(exact)
-        border, producers = _region.border(nodes)
+        read = (query.producer(tensor) for node in nodes for tensor in node.inputs)
+        producers = {id(producer) for producer in read if producer is not None}
+        producers -= set(map(id, nodes))
         if not measure:
             record.reference = "nothing to compare"
         watch = self.measures and measure
@@ -113,6 +115,5 @@ class Log:
             record.old = _region.capture(model, nodes, results)
         yield record
         if watch and record.old is not None and record.new is None:
-            new_nodes = _region.between(border, results, producers)
-            record.new = _region.trace(model, record.old, results, new_nodes)
+            record.new = _region.trace(model, record.old, results, producers)
         self.rewrites.append(record)

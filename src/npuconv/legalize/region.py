@@ -52,15 +52,18 @@ def capture(model: Model, nodes: Sequence[Node], outputs: Sequence[Tensor]) -> R
 
 
 def trace(
-    model: Model, old: Region, outputs: Sequence[Tensor], nodes: Sequence[Node] | None = None
+    model: Model, old: Region, outputs: Sequence[Tensor], producers: Collection[int] = ()
 ) -> Region:
     """Return the region that now stands between the inputs of ``old`` and the same outputs.
 
-    ``nodes`` are those in between, in order, where they are known.
+    ``producers`` are ids of nodes that are not in it: a tensor of the border may have got
+    another name, where a node behind it is gone.
     """
-    order = between(set(old.inputs), outputs) if nodes is None else nodes
+    nodes = upstream(
+        outputs, lambda tensor, node: tensor.name not in old.inputs and id(node) not in producers
+    )
     names = {name: t.name for name, t in zip(old.outputs, outputs, strict=True)}
-    return _region(model, order, outputs, names)
+    return _region(model, nodes, outputs, names)
 
 
 def _region(
@@ -80,27 +83,6 @@ def _region(
     windows = filter(None, map(window, nodes))
     region.kernel = max((win.reach for win in windows), default=1)
     return region
-
-
-def border(nodes: Sequence[Node]) -> tuple[set[str], set[int]]:
-    """Return names of the tensors that nodes read from outside, and ids of their producers."""
-    inside = {id(t) for n in nodes for t in n.outputs}
-    read = [t for n in nodes for t in n.inputs if id(t) not in inside]
-    producers = {id(producer) for t in read if (producer := query.producer(t)) is not None}
-    return {t.name for t in read}, producers
-
-
-def between(
-    border: set[str], outputs: Sequence[Tensor], producers: Collection[int] = ()
-) -> list[Node]:
-    """Return the nodes that make ``outputs`` from the tensors named by ``border``, in order.
-
-    ``producers`` are ids of nodes that are not among them: a tensor of the border may have got
-    another name, where a node behind it is gone.
-    """
-    return upstream(
-        outputs, lambda tensor, node: tensor.name not in border and id(node) not in producers
-    )
 
 
 def upstream(

@@ -10,6 +10,7 @@ from support.builders import Net
 
 NAME = "fold-pad"
 AROUND = [0, 0, 1, 2, 0, 0, 0, 3]
+BOTH = [0, 1, 1, 2, 0, 0, 0, 3]
 
 
 def image(**options: int) -> Net:
@@ -43,6 +44,25 @@ def several(*others: str) -> Net:
     return net
 
 
+def widened(**attrs: object) -> Net:
+    """A pool that counts padded cells, after a Pad of channels too."""
+    net = image().pad([0, 2, 1, 1, 0, 0, 1, 1])
+    return net.op("AveragePool", kernel_shape=[3, 3], **{"count_include_pad": 1, **attrs})
+
+
+def two_readers(second: str) -> Net:
+    """A convolution and another operator read what is padded."""
+    net = image().pad(BOTH)
+    padded = net.last
+    return net.conv(padded, (2, 4, 3, 3)).output().op(second, padded, name="second").output()
+
+
+def output_too() -> Net:
+    """The padded tensor is an output of the model."""
+    net = image().pad(BOTH).output()
+    return net.conv(weight=(2, 4, 3, 3)).output()
+
+
 FIRES = [
     lambda: image().pad(AROUND).conv().model(),
     lambda: image().pad(AROUND).conv(pads=[1, 1, 1, 1], strides=[2, 2]).model(),
@@ -53,8 +73,19 @@ FIRES = [
     lambda: several("MaxPool", "Neg").model(),
     lambda: Net(x=("N", 3, "H", "W")).pad(AROUND).conv().model(),
     lambda: Net(x=(1, 3, 9)).pad([0, 0, 1, 0, 0, 2]).conv(weight=(2, 3, 3)).model(),
+    lambda: image().pad(BOTH).conv(weight=(2, 4, 3, 3)).model(),
+    lambda: image().pad([1, 0, 0, 1, 0, 0, 0, 1]).conv().model(),
+    lambda: Net(x=(1, 3, 9)).pad([0, 1, 1, 0, 0, 2]).conv(weight=(2, 4, 3)).model(),
+    lambda: widened().model(),
 ]
 SILENT = [
+    lambda: image().pad([0, 1, 0, 0, 0, 0, 0, 0]).conv(weight=(2, 4, 3, 3)).model(),
+    lambda: image().pad(BOTH, 1.0).conv(weight=(2, 4, 3, 3)).model(),
+    lambda: image().pad(BOTH).op("Relu").model(),
+    lambda: image(opset=10).op("Pad", pads=BOTH).conv(weight=(2, 4, 3, 3)).model(),
+    lambda: two_readers("Relu").model(),
+    lambda: output_too().model(),
+    lambda: widened(count_include_pad=0).model(),
     lambda: image().conv().model(),
     lambda: image().pad(AROUND).op("MaxPool", kernel_shape=[4, 4]).model(),
     lambda: image().pad(AROUND, 1.5).conv().model(),
@@ -126,6 +157,46 @@ def test_pads_of_channels():
     """The convolution reads the added channels."""
     net = image().pad([0, 1, 0, 0, 0, 0, 0, 0]).conv(weight=(4, 4, 3, 3))
     assert refusals(NAME, net) == [("pad0", "it pads batch or channels")]
+
+
+@pytest.mark.parametrize(
+    ("build", "ops", "pads"),
+    [(FIRES[9], ["Pad", "Conv"], [1, 2, 0, 3]), (widened, ["Pad", "AveragePool"], [1, 1, 1, 1])],
+)
+def test_a_pad_of_channels_is_left(build, ops, pads):
+    """The pads around the image are folded, and those of channels stay."""
+    example = build()
+    proto = example.model() if isinstance(example, Net) else example
+    model, ctx = read(proto), context()
+    assert run_pass(NAME, model, ctx) == 1
+    assert [n.op for n in model.nodes()] == ops
+    assert model.nodes()[-1].attrs["pads"] == pads
+    assert ctx.rewrites[0].reference == "onnxruntime"
+    same_numbers(proto, model)
+
+
+def test_two_convolutions_share_the_pad_of_channels():
+    net = image().pad(BOTH)
+    padded = net.last
+    for _ in range(2):
+        net.conv(padded, (2, 4, 3, 3)).output()
+    model = read(net.model())
+    assert run_pass(NAME, model) == 2
+    assert [n.op for n in model.nodes()] == ["Pad", "Conv", "Conv"]
+    same_numbers(net.model(), model)
+
+
+@pytest.mark.parametrize(
+    ("net", "reason"),
+    [
+        (two_readers("Relu"), "'second' cannot take pads"),
+        (output_too(), "is an output of the model"),
+        (widened(count_include_pad=0), "'averagepool1' does not count padded cells"),
+    ],
+)
+def test_a_pad_of_channels_and_image_that_stays_whole(net, reason):
+    """Another Pad of the same amounts would be needed beside it."""
+    assert refusals(NAME, net) == [("pad0", f"it pads batch or channels too, and {reason}")]
 
 
 def test_amounts_computed_at_run_time():

@@ -30,25 +30,6 @@ def named_axes(pads: list[int], axes: list[int], **attrs: object) -> Net:
     return net.op("Pad", "x", *inputs, **attrs)
 
 
-def pooled(**attrs: object) -> Net:
-    """A pool that counts padded cells, after a Pad of channels too."""
-    net = image().pad([0, 2, 1, 1, 0, 0, 1, 1])
-    return net.op("AveragePool", kernel_shape=[3, 3], **{"count_include_pad": 1, **attrs})
-
-
-def two_readers(second: str) -> Net:
-    """A convolution and another operator read what is padded."""
-    net = image().pad(BOTH)
-    padded = net.last
-    return net.conv(padded, (2, 4, 3, 3)).output().op(second, padded, name="second").output()
-
-
-def output_too() -> Net:
-    """The padded tensor is an output of the model."""
-    net = image().pad(BOTH).output()
-    return net.conv(weight=(2, 4, 3, 3)).output()
-
-
 AROUND = [0, 0, 1, 2, 0, 0, 3, 0]
 ETHOS = "ethos-u55"
 
@@ -76,10 +57,6 @@ FIRES = [
     lambda: image(opset=11).pad(MIXED).conv().model(),
     lambda: image(x=("N", 3, 8, "W")).pad([0, -1, -1, 0, 0, 0, 0, 3]).op("Relu").model(),
     lambda: image(x=(6, 5)).pad([-1, 0, 0, -2]).op("Relu").model(),
-    lambda: image().pad(BOTH).conv(weight=(2, 4, 3, 3)).model(),
-    lambda: image().pad([1, 0, 0, 1, 0, 0, 0, 1]).conv().model(),
-    lambda: Net(x=(1, 3, 9)).pad([0, 1, 1, 0, 0, 2]).conv(weight=(2, 4, 3)).model(),
-    lambda: pooled().model(),
     (lambda: repeating(AROUND, "edge").model(), ETHOS),
     (lambda: repeating(AROUND, "wrap", opset=19).model(), ETHOS),
     (lambda: repeating([0, 0, 0, 9, 0, 0, 0, 11], "edge").model(), ETHOS),
@@ -88,14 +65,10 @@ FIRES = [
 SILENT = [
     lambda: image().pad([0, 0, 1, 1, 0, 0, 1, 1]).conv().model(),
     lambda: image().pad([0, 1, 0, 0, 0, 0, 0, 0]).conv(weight=(2, 4, 3, 3)).model(),
-    lambda: image().pad(BOTH, 1.0).conv(weight=(2, 4, 3, 3)).model(),
-    lambda: image().pad(BOTH).op("Relu").model(),
+    lambda: image().pad(BOTH).conv(weight=(2, 4, 3, 3)).model(),
     lambda: image(opset=10).op("Pad", pads=MIXED).conv().model(),
     lambda: image().pad(MIXED, None, mode="reflect").conv().model(),
     lambda: image().pad([0, 0, 9, 0, 0, 0, -8, 0]).conv().model(),
-    lambda: two_readers("Relu").model(),
-    lambda: output_too().model(),
-    lambda: pooled(count_include_pad=0).model(),
     lambda: repeating(AROUND, "edge").model(),
     (lambda: repeating(AROUND, "reflect").model(), ETHOS),
     (lambda: repeating([0, 0, 9, 0, 0, 0, 0, 0], "wrap", opset=19).model(), ETHOS),
@@ -108,14 +81,10 @@ SILENT = [
     [
         (image().pad(CROP).conv(), "Slice of axes [2, 3]"),
         (image().pad(MIXED).conv(), "Slice of axes [2, 3] + Pad [0, 0, 0, 2, 0, 0, 3, 0]"),
-        (
-            image().pad(BOTH).conv(weight=(2, 4, 3, 3)),
-            "Pad [0, 1, 0, 0, 0, 0, 0, 0] + Pad [0, 0, 1, 2, 0, 0, 0, 3]",
-        ),
     ],
 )
 def test_the_parts(net, after):
-    """One Pad becomes a Slice and a Pad, or two Pads."""
+    """One Pad becomes a Slice, or a Slice and a Pad."""
     model, ctx = read(net.model()), context()
     assert run_pass(NAME, model, ctx) == 1
     (record,) = ctx.rewrites
@@ -142,36 +111,22 @@ def test_an_output_keeps_its_name():
     assert [t.name for t in model.graph.outputs] == [o.name for o in proto.graph.output]
 
 
-@pytest.mark.parametrize(
-    ("build", "ops", "pads"),
-    [
-        (FIRES[12], ["Pad", "Conv"], [1, 2, 0, 3]),
-        (FIRES[9], ["Slice", "Conv"], [0, 2, 3, 0]),
-        (FIRES[15], ["Pad", "AveragePool"], [1, 1, 1, 1]),
-    ],
-)
-def test_what_grows_around_the_image_is_folded(build, ops, pads):
+def test_what_grows_around_the_image_is_folded():
     """Spatial growth is folded, which is the purpose of the split."""
-    proto = build()
-    model, ctx = read(proto), context(offload=False)
+    proto = FIRES[9]()
+    model = read(proto)
     for name in (NAME, "fold-pad"):
-        run_pass(name, model, ctx)
-    assert [n.op for n in model.nodes()] == ops
-    assert model.nodes()[-1].attrs["pads"] == pads
+        run_pass(name, model)
+    assert [n.op for n in model.nodes()] == ["Slice", "Conv"]
+    assert model.nodes()[-1].attrs["pads"] == [0, 2, 3, 0]
     same_numbers(proto, model)
 
 
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
-        (SILENT[5], "it crops one end of an axis and fills the other with mode 'reflect'"),
-        (SILENT[6], "it crops all 8 cells of axis 2"),
-        (SILENT[7], "it pads batch or channels too, and 'second' cannot take pads"),
-        (SILENT[8], "it pads batch or channels too, and is an output of the model"),
-        (
-            SILENT[9],
-            "it pads batch or channels too, and 'averagepool1' does not count padded cells",
-        ),
+        (SILENT[4], "it crops one end of an axis and fills the other with mode 'reflect'"),
+        (SILENT[5], "it crops all 8 cells of axis 2"),
     ],
 )
 def test_near_misses(build, reason):

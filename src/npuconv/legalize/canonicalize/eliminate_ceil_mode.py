@@ -27,14 +27,27 @@ def eliminate_ceil_mode(model: Model, log: Log, node: Node) -> int:
     if axes is None or not query.attribute(node, "ceil_mode", 0):
         return 0
     pads = tuple(map(_reaching, axes))
+    counted: Pairs = tuple(pair for *_, pair in axes)
     # Whether the average counts its own pads, but not the cells that ceil_mode adds.
     counts = node.op == "AveragePool" and bool(query.attribute(node, "count_include_pad", 0))
-    counts = counts and any(any(pair) for *_, pair in axes)
-    if not counts or all(pair == axis[-1] for pair, axis in zip(pads, axes, strict=True)):
-        return _write(model, log, node, pads, counts=counts)
-    if model.opset >= OPSET and query.is_standard(node):
-        return _pad_in_front(model, log, node, pads, axes)
-    return 0
+    counts = counts and any(map(any, counted))
+    pads_in_front = counts and pads != counted
+    if pads_in_front and model.opset < OPSET:
+        return 0
+    after = f"ceil_mode=0, pads={flat_pads(pads)}"
+    if pads_in_front:
+        pads = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, counted, strict=True))
+        after = f"Pad {flat_pads(counted)} + ceil_mode=0"
+    with log.rewrite(model, [node], "ceil_mode=1", after, modulus=None):
+        if pads_in_front:
+            flat = flat_pads(((0, 0), (0, 0), *counted))
+            amounts = edit.integers(model, f"{node.name}/pads", flat)
+            padded = edit.insert(model, "Pad", [node.inputs[0], amounts], origin=[node])
+            edit.set_input(node, 0, padded)
+        node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(pads)}
+        if node.op == "AveragePool" and (pads_in_front or not counts):
+            node.attrs["count_include_pad"] = 0
+    return 1
 
 
 def _axes(win: Window) -> _Axes | None:
@@ -55,29 +68,3 @@ def _reaching(axis: _Axis) -> tuple[int, int]:
     if conv_output(*axis) == cells:
         return begin, end
     return begin, (cells - 1) * stride + effective_kernel(kernel, dilation) - extent - begin
-
-
-def _write(model: Model, log: Log, node: Node, pads: Pairs, *, counts: bool) -> int:
-    after = f"pads={flat_pads(pads)}"
-    with log.rewrite(model, [node], "ceil_mode=1", f"ceil_mode=0, {after}", modulus=None):
-        node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(pads)}
-        if node.op == "AveragePool" and not counts:
-            node.attrs["count_include_pad"] = 0
-    return 1
-
-
-def _pad_in_front(model: Model, log: Log, node: Node, pads: Pairs, axes: _Axes) -> int:
-    """Write the counted pads as a Pad in front, the other pads as pads of the pool."""
-    counted: Pairs = tuple(pair for *_, pair in axes)
-    remaining: Pairs = tuple(
-        (0, wide[1] - pair[1]) for wide, pair in zip(pads, counted, strict=True)
-    )
-    with log.rewrite(
-        model, [node], "ceil_mode=1", f"Pad {flat_pads(counted)} + ceil_mode=0", modulus=None
-    ):
-        amounts = edit.integers(model, f"{node.name}/pads", flat_pads(((0, 0), (0, 0), *counted)))
-        padded = edit.insert(model, "Pad", [node.inputs[0], amounts], origin=[node])
-        edit.set_input(node, 0, padded)
-        node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(remaining)}
-        node.attrs["count_include_pad"] = 0
-    return 1

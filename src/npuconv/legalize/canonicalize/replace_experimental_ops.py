@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, register_pass
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.model import Model, Node, Tensor, edit
 
 # Mul and Add broadcast as numpy does from here on.
 _BROADCASTING = 7
-TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @register_pass(

@@ -10,15 +10,11 @@ No runtime on a CPU runs that domain, so there is nothing to compare the result 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
-from npuconv.model import Model, Node, Tensor, edit, nhwc, query, window
+from npuconv.model import Model, Node, edit, nhwc, query
 from npuconv.model.attributes import window_rank
-from npuconv.model.conv import resolved_pads
-from npuconv.records import replace
 
 
 @register_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
@@ -40,7 +36,6 @@ def _rewrite(model: Model, log: Log, node: Node) -> str:
     reason = nhwc.obstacle(node, model.opset)
     if reason:
         return reason
-    _complete(node)
     source, result, rank = node.inputs[0], node.outputs[0], window_rank(node) or 0
     dims = query.shape(result)
     first = None if dims is None else nhwc.channels_first(dims)
@@ -57,44 +52,3 @@ def _rewrite(model: Model, log: Log, node: Node) -> str:
             y = activate(model, node, y)
         edit.hand_over(transpose(model, node, y, nhwc.to_last(rank), query.shape(y)), result)
     return ""
-
-
-def _complete(node: Node) -> None:
-    """Note types and extents of its tensors: ONNX's inference does not know the operator."""
-    source, result = node.inputs[0], node.outputs[0]
-    rank = window_rank(node) or 0
-    if source.dtype is None and len(node.inputs) > 1:
-        source.dtype = node.inputs[1].dtype
-    if result.dtype is None:
-        result.dtype = source.dtype
-    _note(source, [*[None] * (rank - 1), nhwc.in_channels(node)])
-    batch, *_ = query.shape(source) or (None,)
-    _note(result, [batch, *_out_extents(node, rank - 2), _out_channels(node)])
-
-
-def _note(tensor: Tensor, dims: Sequence[int | str | None]) -> None:
-    """Note extents: a number replaces a name, a name replaces None."""
-    old = query.shape(tensor) or (None,) * len(dims)
-    pairs = zip(old, dims, strict=True)
-    tensor.shape = [b if isinstance(b, int) or a is None else a for a, b in pairs]
-
-
-def _out_extents(node: Node, axes: int) -> list[int | None]:
-    """Return spatial extents of the result, as far as attributes and input state them."""
-    if node.op in nhwc.GLOBAL_POOLS:
-        return [1] * axes
-    win = window(node)
-    resolved = None if win is None or query.attribute(node, "ceil_mode", 0) else resolved_pads(win)
-    if win is None or win.kernel is None or resolved is None or isinstance(resolved, int):
-        return [None] * axes
-    pads, extra = resolved
-    explicit = replace(win, pads=pads, output_padding=extra, auto_pad="NOTSET", output_shape=None)
-    return [explicit.output_extent(axis) for axis in range(axes)]
-
-
-def _out_channels(node: Node) -> int | None:
-    weight = query.static_shape(query.input_of(node, 1))
-    if weight is None:
-        return nhwc.in_channels(node) if node.op not in query.CONVOLUTIONS else None
-    group = int(query.attribute(node, "group", 1))
-    return weight[0] if node.op == "Conv" else weight[1] * group

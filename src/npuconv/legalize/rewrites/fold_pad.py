@@ -1,70 +1,108 @@
 """Fold a Pad with zeros into the convolution or pool that reads it.
 
-Only constant 0, only spatial axes, only growing. A Conv takes it, also an
+Only constant 0, only growing. A Conv takes the pads of spatial axes, also an
 AveragePool that counts padded cells; MaxPool does not, since it pads with minus
-infinity. Every consumer that can takes it, the Pad stays for the others.
+infinity. Every consumer that can takes them, the Pad stays for the others. If batch or
+channels are padded too, every consumer must take them, and a Pad of these is left.
 """
 
 from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
-from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
 from npuconv.model import Model, Node, edit, query, window
 from npuconv.model.conv import Pairs, flat_pads
 from npuconv.records import replace
 
+_AMOUNTS_AS_INPUT = 11  # first opset in which the amounts of a Pad are an input
+
 
 @register_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))
 def fold_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    amounts = _spatial(model, log, node)
-    if amounts is None:
+    consumers = list({id(c): c for c in query.consumers(node.outputs[0])}.values())
+    if not any(map(_takes_pads, consumers)):
         return 0
-    consumers = {id(c): c for c in query.consumers(node.outputs[0])}.values()
-    return sum(_fold(model, device, log, node, consumer, amounts) for consumer in consumers)
+    amounts, reason = query.pad_amounts(node), _obstacle(model, node)
+    if amounts is None or reason:
+        return log.refuse(model, node, reason)
+    outside, around = amounts[:2], amounts[2:]
+    obstacles = [_consumer_obstacle(node, consumer, around) for consumer in consumers]
+    if any(map(any, outside)):
+        named = zip(consumers, obstacles, strict=True)
+        reasons = ["is an output of the model"] if model.is_output(node.outputs[0]) else []
+        reasons += [f"{model.label(consumer)!r} {text}" for consumer, text in named if text]
+        if reasons:
+            return log.refuse(model, node, f"it pads batch or channels too, and {reasons[0]}")
+    dims, padded = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    inner = dims if dims is None or padded is None else (*padded[:2], *dims[2:])
+    fired, source = 0, node.inputs[0]
+    for consumer, obstacle in zip(consumers, obstacles, strict=True):
+        label, win = model.label(consumer), window(consumer)
+        if win is None or obstacle:
+            log.refuse(model, node, f"{label!r} ({consumer.op}) {obstacle}")
+            continue
+        pads = _added(win.pads, around)
+        wider = replace(win, pads=pads, input=inner)
+        is_legal = consumer.op == "Conv" and not device.breaks(win, consumer)
+        if is_legal and device.breaks(wider, consumer):
+            log.refuse(model, node, f"{label!r} would then break a limit")
+            continue
+        if any(map(any, outside)) and not fired:
+            flat = flat_pads((*outside, *((0, 0) for _ in around)))
+            inputs = [edit.integers(model, f"{node.name}/pads", flat), *list(node.inputs)[2:3]]
+            source = edit.insert(model, "Pad", [source, *inputs], origin=[node], shape=inner)
+        before = f"Pad {flat_pads(around)} before pads={flat_pads(win.pads)}"
+        after, outputs = f"pads={flat_pads(pads)}", list(consumer.outputs)
+        with log.rewrite(model, [node, consumer], before, after, outputs=outputs):
+            consumer.inputs[0] = source
+            consumer.attrs["pads"] = flat_pads(pads)
+            edit.inherit(model, consumer, node)
+        fired += 1
+    return fired
 
 
-def _spatial(model: Model, log: Log, node: Node) -> Pairs | None:
-    """Return the amounts of the spatial axes, if any consumer could take them."""
-    if not any(map(takes_pads, query.consumers(node.outputs[0]))):
-        return None
-    amounts = query.pad_amounts(node)
-    reason = ""
+def _takes_pads(consumer: Node) -> bool:
+    """Return whether a node can pad with zeros, along the axes from the third on."""
+    return consumer.op in ("Conv", "AveragePool") and query.is_standard(consumer)
+
+
+def _added(pads: Pairs, amounts: Pairs) -> Pairs:
+    return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
+
+
+def _obstacle(model: Model, node: Node) -> str:
+    """Return why no convolution can do the work of a Pad, or ''."""
+    amounts, mode = query.pad_amounts(node), query.pad_mode(node)
     if amounts is None:
-        reason = "its amounts are computed at run time"
-    elif not query.pads_with_zero(node):
-        mode = query.pad_mode(node)
+        return "its amounts are computed at run time"
+    if not query.pads_with_zero(node):
         filling = "another value" if mode == "constant" else f"mode {mode!r}"
-        reason = f"it fills with {filling}, not with constant 0"
-    elif any(a != (0, 0) for a in amounts[:2]):
-        reason = "it pads batch or channels"
-    elif any(min(a) < 0 for a in amounts):
-        reason = "it crops (negative pads)"
-    if reason or amounts is None:
-        log.refuse(model, node, reason)
-        return None
-    return amounts[2:]
+        return f"it fills with {filling}, not with constant 0"
+    is_divisible = any(map(any, amounts[2:])) and model.opset >= _AMOUNTS_AS_INPUT
+    if any(map(any, amounts[:2])) and not is_divisible:
+        return "it pads batch or channels"
+    return "it crops (negative pads)" if any(min(pair) < 0 for pair in amounts) else ""
 
 
-def _fold(
-    model: Model, device: TargetDevice, log: Log, node: Node, consumer: Node, amounts: Pairs
-) -> int:
-    reason = pad_obstacle(node, consumer, amounts)
-    if reason:
-        return log.refuse(model, node, f"{model.label(consumer)!r} ({consumer.op}) {reason}")
+def _consumer_obstacle(node: Node, consumer: Node, amounts: Pairs) -> str:
+    """Return why ``consumer`` cannot pad its spatial axes by these amounts of zeros, or ''."""
     win = window(consumer)
-    assert win is not None
-    pads = added_pads(win.pads, amounts)
-    wider = replace(win, pads=pads, input=query.shape(node.inputs[0]))
-    if (
-        consumer.op == "Conv"
-        and not device.breaks(win, consumer)
-        and device.breaks(wider, consumer)
-    ):
-        return log.refuse(model, node, f"{model.label(consumer)!r} would then break a limit")
-    before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
-    outputs = list(consumer.outputs)
-    with log.rewrite(model, [node, consumer], before, f"pads={flat_pads(pads)}", outputs=outputs):
-        consumer.inputs[0] = node.inputs[0]
-        consumer.attrs["pads"] = flat_pads(pads)
-        edit.inherit(model, consumer, node)
-    return 1
+    if not _takes_pads(consumer) or win is None or win.kernel is None:
+        return "cannot take pads"
+    if len(win.pads) != len(amounts):
+        return "has another rank"
+    if consumer.inputs[0] is not node.outputs[0]:
+        return "reads it as a weight"
+    if win.auto_pad != "NOTSET":
+        return f"still has auto_pad={win.auto_pad}"
+    padded = [k for k, pair in zip(win.kernel, amounts, strict=True) if any(pair)]
+    if len(amounts) > 2 and 1 in padded:
+        return "has kernel 1 along a padded axis, which could then not be removed"
+    if consumer.op == "Conv":
+        return ""
+    if not query.attribute(consumer, "count_include_pad", 0):
+        return "does not count padded cells"
+    if query.attribute(consumer, "ceil_mode", 0):
+        return "rounds its extent up"
+    pairs = zip(_added(win.pads, amounts), win.kernel, strict=True)
+    is_wide = any(max(pair) >= kernel for pair, kernel in pairs)
+    return "would have pads as large as its kernel" if is_wide else ""

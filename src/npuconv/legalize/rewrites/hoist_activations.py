@@ -9,20 +9,13 @@ move numbers, with a copy for each input of a Concat.
 from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
+from npuconv.legalize.tools.layout import data_inputs
 from npuconv.model import Model, Node, Tensor, edit, query
 
-# Operators that only move numbers, with the number of their data inputs; None: all inputs.
-MOVING: dict[str, int | None] = {
-    "DepthToSpace": 1,
-    "SpaceToDepth": 1,
-    "Slice": 1,
-    "Reshape": 1,
-    "Flatten": 1,
-    "Transpose": 1,
-    "Squeeze": 1,
-    "Unsqueeze": 1,
-    "Concat": None,
-}
+_MOVING = frozenset(
+    {"DepthToSpace", "SpaceToDepth", "Slice", "Reshape", "Flatten", "Transpose", "Squeeze"}
+    | {"Unsqueeze", "Concat"}
+)
 ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channel
 
 
@@ -45,7 +38,7 @@ def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) 
         before, after = f"{producer.op}, then {current.op}", f"{current.op}, then {producer.op}"
         modulus = None if producer.op in ("Reshape", "Slice") else 1
         with log.rewrite(model, [producer, current], before, after, modulus=modulus):
-            for index, tensor in enumerate(list(producer.inputs)[: MOVING[producer.op]]):
+            for index, tensor in enumerate(data_inputs(producer)):
                 activated = edit.insert(
                     model,
                     current.op,
@@ -75,8 +68,8 @@ def _is_behind_convolutions(model: Model, tensor: Tensor) -> bool:
             return False
         if producer.op == "Conv":
             is_behind = True
-        elif producer.op in MOVING:
-            stack.extend(list(producer.inputs)[: MOVING[producer.op]])
+        elif producer.op in _MOVING:
+            stack += data_inputs(producer)
         else:
             return False
     return is_behind

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
-from npuconv.legalize.tools.layout import inverse, reshape, transpose
+from npuconv.legalize.tools.layout import TO_THE_END, reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.axis_removal import (
     Removal,
@@ -142,7 +142,7 @@ def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     result = _convolve(model, node, source, way.axis, weight)
     leading = [dims[0], -1] if dims[0] else [-1, out[axis]]
     result = reshape(model, node, result, [*leading, *(out[a] for a in kept_axes)])
-    return transpose(model, node, result, inverse(tuple(order)))
+    return transpose(model, node, result, np.argsort(order).tolist())
 
 
 _WAYS = {
@@ -177,7 +177,7 @@ def _strided(model: Model, node: Node, axis: int) -> Tensor:
     step = int(query.attribute(node, "strides", [1] * axis)[axis - 2])
     if step == 1:
         return node.inputs[0]
-    parts = {"starts": 0, "ends": 2**63 - 1, "axes": axis, "steps": step}
+    parts = {"starts": 0, "ends": TO_THE_END, "axes": axis, "steps": step}
     tensors = [edit.integers(model, f"{node.name}/{name}", [v]) for name, v in parts.items()]
     return edit.insert(model, "Slice", [node.inputs[0], *tensors], origin=[node])
 

@@ -17,8 +17,8 @@ import math
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import (
+    CHANNELS_SECOND,
     ConvForm,
-    channels_second,
     considered,
     convolve,
     obstacle,
@@ -50,7 +50,7 @@ def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log, n
 
 def _convolution(model: Model, device: TargetDevice, node: Node) -> ConvForm | str:
     dims, dtype = query.shape(node.inputs[0]), query.dtype_name(node.inputs[0])
-    layout = channels_second(len(dims)) if dims is not None and len(dims) > 2 else None
+    layout = CHANNELS_SECOND.get(len(dims)) if dims is not None and len(dims) > 2 else None
     if dims is None or layout is None:
         return "its rank is not known" if dims is None else f"its input has rank {len(dims)}"
     if dtype != "float32":

@@ -18,14 +18,13 @@ import math
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.split.layer import constants_obstacle, times
-from npuconv.legalize.tools.layout import reshape, transpose
+from npuconv.legalize.tools.layout import TO_THE_END, reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.conv import effective_kernel
 from npuconv.partition.costs import Form, choose, size
 from npuconv.records import dataclass, replace
 
 AXES = 2
-TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @dataclass(frozen=True)
@@ -243,18 +242,14 @@ def _interleave(model: Model, node: Node, candidate: Candidate, result: Tensor) 
         spatial = [extents[0] * rows, extents[1] * columns]
         return reshape(model, node, result, [0, channels, *spatial])
     # With unknown H and W one axis after the other: a Reshape can keep leading extents and
-    # compute a single extent.
+    # compute a single extent. Rows and columns change places each time.
     result = transpose(model, node, result, [0, 2, 3, 1])
-    result = reshape(model, node, result, [0, 0, 0, channels * rows, columns])
-    result = transpose(model, node, result, [0, 1, 2, 4, 3])
-    result = reshape(model, node, result, [0, 0, -1, channels * rows])  # N, H, (W, rW), (C, rH)
-    if rows == 1:
-        return transpose(model, node, result, [0, 3, 1, 2])
-    result = transpose(model, node, result, [0, 2, 1, 3])
-    result = reshape(model, node, result, [0, 0, 0, channels, rows])
-    result = transpose(model, node, result, [0, 1, 2, 4, 3])
-    result = reshape(model, node, result, [0, 0, -1, channels])  # N, (W, rW), (H, rH), C
-    return transpose(model, node, result, [0, 3, 2, 1])
+    for phases, depth in ((columns, channels * rows), (rows, channels)):
+        result = reshape(model, node, result, [0, 0, 0, depth, phases])
+        result = transpose(model, node, result, [0, 1, 2, 4, 3])
+        result = reshape(model, node, result, [0, 0, -1, depth])
+        result = transpose(model, node, result, [0, 2, 1, 3])
+    return transpose(model, node, result, [0, 3, 1, 2])
 
 
 def _crop(model: Model, node: Node, axes: tuple[Axis, Axis], result: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from npuconv.legalize.tools.conv_forms import (
     obstacle,
     type_obstacle,
 )
+from npuconv.legalize.tools.layout import NEW, AxisMap
 from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.records import dataclass, replace
 
@@ -78,8 +79,8 @@ def _product(node: Node, constant: int) -> Product | str:
 
 
 # Layouts of a tensor of rank 3 or 4 whose product is with a constant on its right or left.
-_RIGHT = {3: (Layout((0, 2, 1), (2,), (0, 2, 1)),), 4: (Layout((0, 3, 1, 2), (), (0, 2, 3, 1)),)}
-_LEFT = {3: (Layout((0, 1, 2), (2,), (0, 1, 2)),), 4: (Layout((0, 2, 1, 3), (), (0, 2, 1, 3)),)}
+_RIGHT = {3: (Layout.from_axes(0, 2, NEW, 1),), 4: (Layout.from_axes(0, 3, 1, 2),)}
+_LEFT = {3: (Layout.from_axes(0, 1, NEW, 2),), 4: (Layout.from_axes(0, 2, 1, 3),)}
 
 
 def _gemm(node: Node, constant: int, array: np.ndarray, source: Tensor) -> Product:
@@ -106,9 +107,12 @@ def _of_matrix(reduced: int, channels: int) -> tuple[Layout, ...]:
         reduced: the axis of the source that is summed over.
         channels: the axis of the result that takes its place.
     """
-    plain, swapped = (0, 1), (1, 0)
-    rows_as_batch = Layout(plain if reduced else swapped, (2, 3), plain if channels else swapped)
-    rows_as_width = Layout(swapped if reduced else plain, (0, 2), swapped if channels else plain)
+    rows_as_batch = Layout(
+        AxisMap((1 - reduced, reduced, NEW, NEW), 2), AxisMap((1 - channels, channels), 4)
+    )
+    rows_as_width = Layout(
+        AxisMap((NEW, reduced, NEW, 1 - reduced), 2), AxisMap((3, 1) if channels else (1, 3), 4)
+    )
     return tuple(sorted((rows_as_batch, rows_as_width), key=lambda layout: layout.transposes))
 
 

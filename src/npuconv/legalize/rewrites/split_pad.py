@@ -1,10 +1,8 @@
-"""Split a Pad: crops, repeated cells, zeros in batch or channels.
+"""Split a Pad that crops or repeats cells.
 
 Negative amounts become a Slice, which passes int8 on; positive amounts are padded
 after it. Cells that `edge` and `wrap` repeat become Slice and Concat where the target takes these
-and no such Pad, and for TFLite, which has none. Zeros added to batch or channels stay a Pad
-of their own if the padding around the image can then be folded into every convolution
-or pool that reads it.
+and no such Pad, and for TFLite, which has none.
 
 ONNX does not define whether reflect, edge and wrap read cells that the other end of
 the same axis crops, so such a Pad is left alone.
@@ -15,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
-from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.model import Model, Node, Tensor, edit, facts, query
 from npuconv.model.conv import Pairs, flat_pads
 
 OPSET = 11  # the opset since which amounts are an input, as the bounds of a Slice are
-TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @register_pass(Phase.LEGALIZE, "Pad", least_opset=OPSET, after=("resolve-auto-pad",), infers=True)
@@ -36,8 +33,6 @@ def split_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
         return log.refuse(model, node, reason)
     if query.pad_mode(node) in ("edge", "wrap") and dims is not None and any(map(any, amounts)):
         return _repeat(model, device, log, node, amounts, dims)
-    if query.pads_with_zero(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
-        return _part(model, log, node, amounts)
     return 0
 
 
@@ -73,7 +68,8 @@ def _crop(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
         inputs = [node.inputs[0], *bounds]
         if any(map(any, growth)):
             edit.set_input(node, 0, edit.insert(model, "Slice", inputs, origin=[node]))
-            _write(model, node, growth)
+            edit.set_input(node, 1, edit.integers(model, f"{node.name}/pads", flat_pads(growth)))
+            edit.drop_inputs(node, 3)
         else:
             outputs = list(node.outputs)
             edit.disconnect_outputs(node)
@@ -118,41 +114,3 @@ def _repeat(
 def _sliced(model: Model, node: Node, x: Tensor, start: int, stop: int, axis: int) -> Tensor:
     bounds = [edit.integers(model, f"{node.name}/bounds", [v]) for v in (start, stop, axis)]
     return edit.insert(model, "Slice", [x, *bounds], origin=[node])
-
-
-def _write(model: Model, node: Node, amounts: Pairs) -> None:
-    """Give a Pad other amounts, written for every axis."""
-    edit.set_input(node, 1, edit.integers(model, f"{node.name}/pads", flat_pads(amounts)))
-    edit.drop_inputs(node, 3)
-
-
-def _part(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
-    """Split into a Pad of batch and channels, and a Pad that every consumer can take."""
-    consumers = query.consumers(node.outputs[0])
-    if not any(map(takes_pads, consumers)):
-        return 0
-    reason = _fold_obstacle(model, node, consumers, amounts[2:])
-    if reason:
-        return log.refuse(model, node, reason)
-    none: Pairs = ((0, 0),)
-    first = amounts[:2] + none * (len(amounts) - 2)
-    second = none * 2 + amounts[2:]
-    after = f"Pad {flat_pads(first)} + Pad {flat_pads(second)}"
-    with log.rewrite(model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None):
-        inputs = [node.inputs[0], edit.integers(model, f"{node.name}/pads", flat_pads(first))]
-        value = query.input_of(node, 2)
-        inputs += [] if value is None else [value]
-        edit.set_input(node, 0, edit.insert(model, "Pad", inputs, origin=[node]))
-        _write(model, node, second)
-    return 1
-
-
-def _fold_obstacle(model: Model, node: Node, consumers: list[Node], around: Pairs) -> str:
-    """Return why the Pad around the image would not be folded into its consumers, or ''."""
-    if model.is_output(node.outputs[0]):
-        return "it pads batch or channels too, and is an output of the model"
-    for consumer in consumers:
-        obstacle = pad_obstacle(node, consumer, around)
-        if obstacle:
-            return f"it pads batch or channels too, and {model.label(consumer)!r} {obstacle}"
-    return ""

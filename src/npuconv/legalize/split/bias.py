@@ -34,13 +34,7 @@ def write_zero_bias(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Write a bias of zeros if the device requires a bias."""
     form = replace(layer, bias=True)
     if not layer.bias and not demand.breaks(form, limits.BIAS):
-        yield Proposal("bias of zeros", (Part(form),), _zeros)
-
-
-def _zeros(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
-    layer = replace(piece.layer, bias=True)
-    bias = builder.biases(piece, "zeros", lambda: builder.bias_values(piece))
-    return emit(replace(piece, layer=layer, bias=bias))
+        yield Proposal("bias of zeros", (Part(form),), bias=lambda zeros: zeros)
 
 
 @LayerSplit("bias", (limits.BIAS,), after=("write-zero-bias",), rounding=Rounding.BIAS)

@@ -7,18 +7,18 @@ tiles of an image share one initializer, and all parts of a tile one Slice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import flat_pads
 from npuconv.records import dataclass, field, replace
 
-FOREVER = 2**63 - 1  # end of a Slice up to the end of any extent
 Mode = Literal["float", "rounding", "exact", "int8"]
 Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), step
 
@@ -127,7 +127,7 @@ class Builder:
         default_factory=dict
     )
 
-    def pad(self, tensor: Tensor, amounts: dict[int, tuple[int, int]]) -> Tensor:
+    def pad(self, tensor: Tensor, amounts: Mapping[int, tuple[int, int]]) -> Tensor:
         """Pad a tensor with zeros, by axis; two Pads in a row become one."""
         amounts = {axis: pair for axis, pair in amounts.items() if any(pair)}
         if not amounts:
@@ -401,4 +401,6 @@ class Builder:
 def is_whole(bound: Bound, extent: int | None) -> bool:
     """Return whether a bound covers a complete axis."""
     _, start, stop, step = bound
-    return start == 0 and step == 1 and (stop >= FOREVER or (extent is not None and stop == extent))
+    return (
+        start == 0 and step == 1 and (stop >= TO_THE_END or (extent is not None and stop == extent))
+    )

@@ -119,14 +119,14 @@ def split_groups(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     if layer.group < 2 or not _wants_other_groups(layer, demand, *_GROUPS):
         return
     fewer = [size for size in sizes(layer.group) if size < layer.group]
-    grouped = next((n for n in fewer if not demand.breaks(_fewer_groups(layer, n), *_GROUPS)), None)
-    forms = ((n, _densified(_fewer_groups(layer, n))) for n in fewer)
+    grouped = next((n for n in fewer if not demand.breaks(fewer_groups(layer, n), *_GROUPS)), None)
+    forms = ((n, _densified(fewer_groups(layer, n))) for n in fewer)
     dense = next((n for n, form in forms if not demand.breaks(form, *_GROUPS)), None)
     for size in dict.fromkeys(n for n in (grouped, dense, 1) if n is not None):
-        parts = cut(layer.group, size, partial(_fewer_groups, layer))
+        parts = cut(layer.group, size, partial(fewer_groups, layer))
         moved = elements(layer.source) + elements(layer.output)
         text = f"{size} of {layer.group} groups at a time"
-        yield Proposal(text, parts, partial(_groups_side_by_side, size=size), moved)
+        yield Proposal(text, parts, partial(groups_side_by_side, size=size), moved)
 
 
 def _wants_other_groups(layer: Layer, demand: Demand, *about: str) -> bool:
@@ -135,18 +135,21 @@ def _wants_other_groups(layer: Layer, demand: Demand, *about: str) -> bool:
     return bias or demand.breaks(layer, *about)
 
 
-def _fewer_groups(layer: Layer, groups: int) -> Layer:
+def fewer_groups(layer: Layer, groups: int) -> Layer:
+    """Return the layer of some of the groups; each channel of a pool is a group."""
     outputs = layer.out_channels // layer.group
     return layer.with_channels(groups * layer.weight[1], groups * outputs, groups)
 
 
-def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    layer, results = piece.layer, []
+def groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
+    """Write layers of some of the groups each, and the Concat of their results."""
+    layer, results, part = piece.layer, [], piece
     inputs, outputs = layer.weight[1], layer.out_channels // layer.group
     for start, stop in chunks(layer.group, size):
-        part = _rows(builder, piece, slice(start * outputs, stop * outputs))
+        if layer.op == "Conv":  # a pool has no weights
+            part = _rows(builder, piece, slice(start * outputs, stop * outputs))
         source = builder.slice(piece.source, [(1, start * inputs, stop * inputs, 1)])
-        results.append(emit(part.with_layer(_fewer_groups(layer, stop - start), source)))
+        results.append(emit(part.with_layer(fewer_groups(layer, stop - start), source)))
     return builder.concat(results, 1)
 
 
@@ -157,18 +160,13 @@ def make_dense(layer: Layer, demand: Demand) -> Iterator[Proposal]:
         return
     form = _densified(layer)
     if form.parameters() <= demand.most_weights:
-        yield Proposal("zeros between the groups", (Part(form),), _zeros_between)
+        weights = partial(block_diagonal, group=layer.group)
+        yield Proposal("zeros between the groups", (Part(form),), weights=weights)
 
 
 def _densified(layer: Layer) -> Layer:
     dense = layer.with_channels(layer.in_channels, layer.out_channels, 1)
     return replace(dense, uniform=layer.uniform and layer.group == 1)
-
-
-def _zeros_between(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
-    group = piece.layer.group
-    weight = builder.weights(piece, ("dense", group), partial(block_diagonal, group=group))
-    return emit(replace(piece, layer=_densified(piece.layer), weight=weight))
 
 
 @LayerSplit("zero channels", _CHANNELS, after=("split-outputs",))
@@ -189,8 +187,12 @@ def add_channels(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     more, extra = form.in_channels - layer.in_channels, form.out_channels - layer.out_channels
     moved = (elements(form.source) if more else 0) + (elements(form.output) if extra else 0)
     text = f"{more} input and {extra} output channels of zeros"
-    build = partial(_zeros_added, form=form)
-    yield Proposal(text, (Part(form),), build, moved)
+    widths = [(0, b - a) for a, b in zip(layer.weight, form.weight, strict=True)]
+    yield Proposal(
+        text, (Part(form),), moved=moved, pads={1: (0, more)},
+        weights=partial(np.pad, pad_width=widths), bias=partial(np.pad, pad_width=widths[0]),
+        bounds=[(1, 0, outputs, 1)],
+    )  # fmt: skip
 
 
 def _plain(layer: Layer, demand: Demand) -> Layer | None:
@@ -209,17 +211,3 @@ def _grouped(layer: Layer, demand: Demand) -> Layer | None:
     forms = (layer.with_channels(n, n * multiplier, n)
              for n in range(layer.group, layer.group + MOST_ADDED + 1))  # fmt: skip
     return next((f for f in forms if not demand.breaks(f, *_CHANNELS)), None)
-
-
-def _zeros_added(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
-    layer = piece.layer
-    widths = [(0, b - a) for a, b in zip(layer.weight, form.weight, strict=True)]
-    key = ("channels", form.weight, form.group)
-    weight = builder.weights(piece, key, partial(np.pad, pad_width=widths))
-    bias = piece.bias
-    if bias is not None:
-        values, last = builder.bias_values(piece), widths[0]
-        bias = builder.biases(piece, key, lambda: np.pad(values, last))
-    source = builder.pad(piece.source, {1: (0, form.in_channels - layer.in_channels)})
-    result = emit(replace(piece, layer=form, source=source, weight=weight, bias=bias))
-    return builder.slice(result, [(1, 0, layer.out_channels, 1)])

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from npuconv.legalize.split import limits
-from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
@@ -28,6 +28,7 @@ from npuconv.legalize.split.proposal import (
     with_bias_once,
 )
 from npuconv.legalize.split.stride import fit_extents
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.model import Tensor
 from npuconv.records import replace
 
@@ -161,7 +162,7 @@ def _bound(
         return axis + 2, start, start + (needed - 1) * step + 1, step
     last = (first + (count - 1) * distance) * layer.dilations[axis]
     margin = layer.reach(axis) - 1 - last
-    return axis + 2, start, -margin if margin else FOREVER, step
+    return axis + 2, start, -margin if margin else TO_THE_END, step
 
 
 @LayerSplit("zero taps", (limits.KERNEL,), after=("split-kernel",))
@@ -171,43 +172,33 @@ def enlarge_kernel(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     The cells that they meet are zeros as well: pads of the convolution or, where these are
     limited, a Pad in front.
     """
-    sides = {len(layer.kernel) - 2: "h", len(layer.kernel) - 1: "w"}
-    if any(demand.exceeds(f"kernel_{sides.get(a, '?')}", layer.kernel[a]) for a in layer.axes):
+    if any(demand.exceeds(f"kernel_{layer.side(a)}", layer.kernel[a]) for a in layer.axes):
         return
     options = [range(k, max(min(2 * k + 1, _LONGEST), k) + 1) for k in layer.kernel]
     options = [range(o.start, max(o[-1] for o in options) + 1) for o in options]
     for kernel in sorted(product(*options), key=lambda k: (int(np.prod(k)), max(k))):
         form = replace(layer.with_kernel(kernel), uniform=False)
-        growth = _growth(layer, form)
+        growth = [form.reach(axis) - layer.reach(axis) for axis in layer.axes]
         pads = tuple((b, e + more) for (b, e), more in zip(layer.pads, growth, strict=True))
         form = replace(form, pads=pads)
         if kernel == layer.kernel or demand.breaks(form, limits.KERNEL):
             continue
         text = f"kernel {times(kernel)} with zeros"
+        taps = [(0, n - k) for k, n in zip(layer.kernel, kernel, strict=True)]
+        weights = partial(np.pad, pad_width=[(0, 0), (0, 0), *taps])
         if not demand.breaks(form, limits.PADS):
-            yield Proposal(text, (Part(form),), partial(_build_enlarged, form=form))
+            yield Proposal(text, (Part(form),), weights=weights)
         extents = zip(layer.extents, growth, strict=True)
         larger = form.with_extents([None if e is None else e + more for e, more in extents])
         outside = replace(larger, pads=layer.pads)
-        moved = elements(outside.source)
-        build = partial(_build_enlarged, form=outside)
-        yield Proposal(f"{text}, Pad in front", (Part(outside),), build, moved)
+        yield Proposal(
+            f"{text}, Pad in front",
+            (Part(outside),),
+            moved=elements(outside.source),
+            pads={axis: (0, more) for axis, more in enumerate(growth, 2)},
+            weights=weights,
+        )
         return
-
-
-def _growth(layer: Layer, form: Layer) -> list[int]:
-    return [form.reach(axis) - layer.reach(axis) for axis in layer.axes]
-
-
-def _build_enlarged(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
-    source = piece.source
-    if form.pads == piece.layer.pads:
-        growth = _growth(piece.layer, form)
-        source = builder.pad(source, {axis + 2: (0, more) for axis, more in enumerate(growth)})
-    taps = [(0, n - k) for k, n in zip(piece.layer.kernel, form.kernel, strict=True)]
-    widths = [(0, 0), (0, 0), *taps]
-    weight = builder.weights(piece, ("zero taps", form.kernel), partial(np.pad, pad_width=widths))
-    return emit(replace(piece, layer=form, source=source, weight=weight))
 
 
 @LayerSplit("dilation", (limits.DILATION,), after=("undo-stride",))
@@ -224,17 +215,13 @@ def undo_dilation(layer: Layer, _demand: Demand) -> Iterator[Proposal]:
     if dense != layer:
         text = f"kernel {times(dense.kernel)} with zeros between the taps"
 
-        def build(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
-            def spread(array: np.ndarray) -> np.ndarray:
-                result = np.zeros(dense.weight, array.dtype)
-                positions = tuple(slice(None, None, d) for d in layer.dilations)
-                result[(slice(None), slice(None), *positions)] = array
-                return result
+        def spread(array: np.ndarray) -> np.ndarray:
+            result = np.zeros(dense.weight, array.dtype)
+            positions = tuple(slice(None, None, d) for d in layer.dilations)
+            result[(slice(None), slice(None), *positions)] = array
+            return result
 
-            weight = builder.weights(piece, ("spread", layer.dilations), spread)
-            return emit(replace(piece, layer=dense, weight=weight))
-
-        yield Proposal(text, (Part(dense),), build)
+        yield Proposal(text, (Part(dense),), weights=spread)
     factors = tuple(
         d if s == 1 and k > 1 else 1
         for d, s, k in zip(layer.dilations, layer.strides, layer.kernel, strict=True)
@@ -261,7 +248,7 @@ def _phases(builder: Builder, piece: Piece, emit: Emit, *, factors: tuple[int, .
     source = fit_extents(builder, piece.source, extents)
     phases = []
     for phase in product(*map(range, factors)):
-        bounds = [(a + 2, phase[a], FOREVER, f) for a, f in enumerate(factors)]
+        bounds = [(a + 2, phase[a], TO_THE_END, f) for a, f in enumerate(factors)]
         phases.append(emit(piece.with_layer(form, builder.slice(source, bounds))))
     result = builder.from_channels(builder.concat(phases, 1), factors)
     return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])

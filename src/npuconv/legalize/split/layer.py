@@ -77,6 +77,10 @@ class Layer:
         """Return whether any pad is not 0."""
         return any(map(any, self.pads))
 
+    def side(self, axis: int) -> str:
+        """Name of an axis in facts: ``h``, ``w``, or ``?`` for any before these."""
+        return {-2: "h", -1: "w"}.get(axis - len(self.strides), "?")
+
     def reach(self, axis: int) -> int:
         """Cells that the dilated kernel covers along an axis."""
         return effective_kernel(self.kernel[axis], self.dilations[axis])

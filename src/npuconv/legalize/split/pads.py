@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from npuconv.legalize.split import limits
-from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.builder import Bound
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import OPERATORS, Emit, LayerSplit, Part, Proposal
-from npuconv.model import Tensor
+from npuconv.legalize.split.proposal import OPERATORS, LayerSplit, Part, Proposal
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.records import replace
 
 # Topics of the ways that need an input without pads.
@@ -26,13 +25,8 @@ def move_pads(layer: Layer, _demand: Demand) -> Iterator[Proposal]:
     """
     if layer.padded:
         bare = layer.without_pads()
-        yield Proposal("Pad in front", (Part(bare),), _in_front, elements(bare.source))
-
-
-def _in_front(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
-    amounts = {axis + 2: pair for axis, pair in enumerate(piece.layer.pads)}
-    source = builder.pad(piece.source, amounts)
-    return emit(piece.with_layer(piece.layer.without_pads(), source))
+        moved, pads = elements(bare.source), dict(enumerate(layer.pads, 2))
+        yield Proposal("Pad in front", (Part(bare),), moved=moved, pads=pads)
 
 
 @LayerSplit("pads", (limits.PADS,), after=("move-pads",), ops=OPERATORS, inserts=("Slice",))
@@ -48,7 +42,7 @@ def even_pads(layer: Layer, demand: Demand) -> Iterator[Proposal]:
             continue
         moved = elements(even.output) + elements(layer.output)
         text = f"pads {times(pads)}, then a Slice"
-        yield Proposal(text, (Part(even),), partial(_cut, even=even), moved)
+        yield Proposal(text, (Part(even),), moved=moved, bounds=_bounds(layer, even))
 
 
 def _can_cut(layer: Layer, even: Layer) -> bool:
@@ -59,11 +53,12 @@ def _can_cut(layer: Layer, even: Layer) -> bool:
     return layer.sized or set(layer.strides) == {1}
 
 
-def _cut(builder: Builder, piece: Piece, emit: Emit, *, even: Layer) -> Tensor:
-    result, bounds = emit(piece.with_layer(even)), []
-    for axis in piece.layer.axes:
-        (begin, end), (more, last) = piece.layer.pads[axis], even.pads[axis]
-        start, cells = (more - begin) // piece.layer.strides[axis], piece.layer.cells(axis)
-        stop = (end - last) or FOREVER if cells is None else start + cells
+def _bounds(layer: Layer, even: Layer) -> list[Bound]:
+    """Return the bounds of the result of a layer in the result with even pads."""
+    bounds = []
+    for axis in layer.axes:
+        (begin, end), (more, last) = layer.pads[axis], even.pads[axis]
+        start, cells = (more - begin) // layer.strides[axis], layer.cells(axis)
+        stop = (end - last) or TO_THE_END if cells is None else start + cells
         bounds.append((axis + 2, start, stop, 1))
-    return builder.slice(result, bounds)
+    return bounds

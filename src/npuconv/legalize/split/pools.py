@@ -13,6 +13,7 @@ from math import ceil, prod
 
 from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Piece
+from npuconv.legalize.split.channels import fewer_groups, groups_side_by_side
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
@@ -22,17 +23,16 @@ from npuconv.legalize.split.proposal import (
     LayerSplit,
     Part,
     Proposal,
-    chunks,
     cut,
     even,
     sizes,
 )
+from npuconv.legalize.split.tiles import Tile, tile_of, write_tiles
 from npuconv.model import Tensor
 from npuconv.records import replace
 
 _MOST_IN_TURN = 32  # largest number of pools in the place of a pool
 _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
-_Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 
 
 @LayerSplit("in turn", _WINDOW, after=("undo-stride",), ops=("MaxPool",))
@@ -115,26 +115,14 @@ def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Laye
 )
 def split_pool_channels(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """Pool some channels at a time."""
-    channels, form = layer.in_channels, partial(_fewer_channels, layer)
+    channels, form = layer.in_channels, partial(fewer_groups, layer)
     for size in sizes(channels, demand.multiple("in_c")):
         if size < channels and not demand.breaks(form(size), limits.INPUTS, limits.OUTPUTS):
             moved = elements(layer.source) + elements(layer.output)
             text = f"{size} of {channels} channels at a time"
-            build = partial(_side_by_side, size=size)
+            build = partial(groups_side_by_side, size=size)
             yield Proposal(text, cut(channels, size, form), build, moved)
             return
-
-
-def _fewer_channels(layer: Layer, size: int) -> Layer:
-    return layer.with_channels(size, size, size)
-
-
-def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    results = []
-    for start, stop in chunks(piece.layer.in_channels, size):
-        source = builder.slice(piece.source, [(1, start, stop, 1)])
-        results.append(emit(piece.with_layer(_fewer_channels(piece.layer, stop - start), source)))
-    return builder.concat(results, 1)
 
 
 @LayerSplit(
@@ -156,29 +144,28 @@ def split_pool_image(layer: Layer, demand: Demand) -> Iterator[Proposal]:
         if prod(counts) > MOST_CONVOLUTIONS:
             return
         rows = [_tiles(layer, axis, count) for axis, count in enumerate(counts)]
-        forms = [_tile(layer, tiles) for tiles in product(*rows)]
+        forms = [tile_of(layer, tiles) for tiles in product(*rows)]
         if any(demand.breaks(form, limits.EXTENT) for form in set(forms)):
             continue
         moved = sum(elements(form.source) for form in forms) + elements(layer.output)
         parts = tuple(Part(form, forms.count(form)) for form in dict.fromkeys(forms))
         text = f"{times(counts)} tiles of at most {times(forms[0].extents)}"
-        yield Proposal(text, parts, partial(_build, rows=rows), moved)
+        yield Proposal(text, parts, partial(write_tiles, rows=rows), moved)
         return
 
 
 def _counts(layer: Layer, demand: Demand, axis: int) -> list[int]:
     """Return numbers of tiles along an axis whose tiles keep the limit on the extent."""
-    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
     cells, counts = layer.cells(axis) or 1, list[int]()
     for count in dict.fromkeys(-(-cells // size) for size in sizes(cells)):
         tiles = _tiles(layer, axis, count)
         largest = max(stop - start for start, stop, _ in tiles)
-        if not demand.exceeds(f"in_{side}", largest):
+        if not demand.exceeds(f"in_{layer.side(axis)}", largest):
             counts.append(count)
     return counts
 
 
-def _tiles(layer: Layer, axis: int, count: int) -> list[_Tile]:
+def _tiles(layer: Layer, axis: int, count: int) -> list[Tile]:
     """Return start, stop and pads of each tile along an axis."""
     extent, (before, _), stride = layer.extents[axis] or 1, layer.pads[axis], layer.strides[axis]
     tiles = []
@@ -187,19 +174,3 @@ def _tiles(layer: Layer, axis: int, count: int) -> list[_Tile]:
         pads = max(-start, 0), max(stop - extent, 0)
         tiles.append((max(start, 0), min(stop, extent), pads))
     return tiles
-
-
-def _tile(layer: Layer, tiles: Sequence[_Tile]) -> Layer:
-    form = layer.with_extents([stop - start for start, stop, _ in tiles])
-    return replace(form, pads=tuple(pads for *_, pads in tiles))
-
-
-def _build(builder: Builder, piece: Piece, emit: Emit, *, rows: list[list[_Tile]]) -> Tensor:
-    def row(axis: int, where: list[_Tile]) -> Tensor:
-        if axis == len(rows):
-            bounds = [(a + 2, start, stop, 1) for a, (start, stop, _) in enumerate(where)]
-            form = _tile(piece.layer, where)
-            return emit(piece.with_layer(form, builder.slice(piece.source, bounds)))
-        return builder.concat([row(axis + 1, [*where, tile]) for tile in rows[axis]], axis + 2)
-
-    return row(0, [])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from operator import itemgetter
+from typing import Any
+
+from numpy.typing import NDArray
 
 from npuconv.legalize.split.builder import Bound, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
 from npuconv.model import Tensor
-from npuconv.records import dataclass, replace
+from npuconv.records import dataclass, field, replace
 from npuconv.registry import Registry, described, in_order
 
 POOLS = ("MaxPool", "AveragePool")
@@ -60,6 +63,11 @@ class Proposal:
         build: function that writes the nodes; gets the original layer and a builder of parts.
         moved: elements that are sliced, padded, reordered or concatenated.
         terms: terms of a layer that is a sum, in place of ``build``.
+        pads: zeros around the input of a single part, by axis; this and the next fields are in
+            place of ``build``, too.
+        weights: makes the weights of the part from the weights of the layer; None: no change.
+        bias: makes the bias of the part from the bias of the layer, or from zeros.
+        bounds: bounds of the result of the part.
     """
 
     text: str
@@ -67,6 +75,10 @@ class Proposal:
     build: Build | None = None
     moved: int = 0
     terms: Terms | None = None
+    pads: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    weights: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    bias: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    bounds: Sequence[Bound] = ()
 
     @property
     def count(self) -> int:
@@ -77,8 +89,17 @@ class Proposal:
         """Write the nodes; ``emit`` writes a part and returns its result."""
         if self.terms is not None:
             return _add_terms(builder, piece, emit, self.terms(piece.layer))
-        assert self.build is not None, "a form has a function or terms"
-        return self.build(builder, piece, emit)
+        if self.build is not None:
+            return self.build(builder, piece, emit)
+        (form,), weight, bias = (part.layer for part in self.parts), piece.weight, piece.bias
+        if self.weights is not None:
+            weight = builder.weights(piece, self.text, self.weights)
+        if self.bias is not None and form.bias:
+            values = self.bias(builder.bias_values(piece))
+            bias = builder.biases(piece, self.text, lambda: values)
+        source = builder.pad(piece.source, self.pads)
+        inner = replace(piece, layer=form, source=source, weight=weight, bias=bias)
+        return builder.slice(emit(inner), self.bounds)
 
 
 Propose = Callable[[Layer, Demand], Iterator[Proposal]]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
+from operator import floordiv
 
 import numpy as np
 
 from npuconv.legalize.split import limits
-from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import CHOICES, OPERATORS, Emit, LayerSplit, Part, Proposal
+from npuconv.legalize.tools.layout import TO_THE_END
 from npuconv.model import Tensor
 from npuconv.records import replace
 
@@ -42,16 +44,12 @@ def undo_stride(layer: Layer, demand: Demand) -> Iterator[Proposal]:
             continue
         moved = elements(form.output) + elements(layer.output)
         text = f"stride {times(strides)}, then a Slice"
-        yield Proposal(text, (Part(form),), partial(_build, form=form), moved)
+        steps = enumerate(map(floordiv, layer.strides, strides), 2)
+        bounds = [(axis, 0, TO_THE_END, step) for axis, step in steps]
+        yield Proposal(text, (Part(form),), moved=moved, bounds=bounds)
         proposals += 1
         if proposals == CHOICES:
             return
-
-
-def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
-    steps = [s // d for s, d in zip(piece.layer.strides, form.strides, strict=True)]
-    bounds = [(axis + 2, 0, FOREVER, step) for axis, step in enumerate(steps)]
-    return builder.slice(emit(piece.with_layer(form)), bounds)
 
 
 @LayerSplit("phases", (*_ABOUT, limits.EXTENT), after=("cascade-average",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from npuconv.legalize.split import limits
@@ -24,6 +24,7 @@ from npuconv.legalize.split.stride import fit_extents
 from npuconv.model import Tensor
 from npuconv.records import replace
 
+Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 _EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
 _MOST_EXTRA = 64  # largest number of cells added to an image, to reach a multiple or a minimum
 _FEW_EXTRA = 8  # largest number of cells added to a tile
@@ -72,7 +73,7 @@ def _best(layer: Layer, demand: Demand) -> Layer | None:
 def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
     """Yield cells of a tile along an axis that break no limit on that axis alone."""
     outputs = [layer.cells(a) or 1 for a in layer.axes]
-    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
+    side = layer.side(axis)
     facts = frozenset({f"in_{side}", f"out_{side}"})
     most, reach, fewest = demand.most(f"in_{side}"), layer.reach(axis), 1
     if most is not None and most >= reach:  # the largest tile fixes the fewest tiles
@@ -99,17 +100,33 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: l
     ]
     source = fit_extents(builder, piece.source, extents)
 
-    def row(axis: int, where: list[int]) -> Tensor:
-        if axis == len(counts):
-            bounds = [
-                (a + 2, i * strides[a], i * strides[a] + (tile.extents[a] or 1), 1)
-                for a, i in enumerate(where)
-            ]
-            return emit(piece.with_layer(tile, builder.slice(source, bounds)))
-        return builder.concat([row(axis + 1, [*where, i]) for i in range(counts[axis])], axis + 2)
-
-    result = row(0, [])
+    rows: list[list[Tile]] = [
+        [(i * step, i * step + (extent or 1), (0, 0)) for i in range(n)]
+        for n, step, extent in zip(counts, strides, tile.extents, strict=True)
+    ]
+    result = write_tiles(builder, replace(piece, source=source), emit, rows=rows)
     return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
+
+
+def tile_of(layer: Layer, tiles: Sequence[Tile]) -> Layer:
+    """Return the layer on one tile, by axis."""
+    form = layer.with_extents([stop - start for start, stop, _ in tiles])
+    return replace(form, pads=tuple(pads for *_, pads in tiles))
+
+
+def write_tiles(
+    builder: Builder, piece: Piece, emit: Emit, *, rows: Sequence[Sequence[Tile]]
+) -> Tensor:
+    """Write a layer for each combination of the tiles of the axes, and the Concats of results."""
+
+    def row(axis: int, where: list[Tile]) -> Tensor:
+        if axis == len(rows):
+            bounds = [(a + 2, start, stop, 1) for a, (start, stop, _) in enumerate(where)]
+            source = builder.slice(piece.source, bounds)
+            return emit(piece.with_layer(tile_of(piece.layer, where), source))
+        return builder.concat([row(axis + 1, [*where, tile]) for tile in rows[axis]], axis + 2)
+
+    return row(0, [])
 
 
 @LayerSplit("batch", (limits.BATCH,), ops=OPERATORS, inserts=("Slice", "Concat"))

@@ -12,8 +12,8 @@ from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.tools.conv_forms import (
+    CHANNELS_SECOND,
     ConvForm,
-    channels_second,
     considered,
     convolve,
     obstacle,
@@ -276,7 +276,7 @@ def _adjacent_link(model: Model, device: TargetDevice, node: Node | None) -> Lin
 def _convolution(model: Model, device: TargetDevice, links: list[Link]) -> ConvForm | str:
     source = links[0].source
     dims = query.shape(source)
-    layout = channels_second(len(dims)) if dims is not None else None
+    layout = None if dims is None else CHANNELS_SECOND.get(len(dims))
     if dims is None or layout is None:
         return "its rank is not known" if dims is None else f"its input has rank {len(dims)}"
     channels = max(link.channels for link in links)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
+from npuconv.legalize.tools.layout import NEW, AxisMap
 from npuconv.model import Model, Node, Tensor, Window, edit
 from npuconv.model.conv import Pairs, conv_output
 from npuconv.records import dataclass
@@ -32,26 +32,19 @@ class Layout:
     It only moves values, so it is exact on int8 tensors too.
     """
 
-    before: tuple[int, ...]  # perm of the first Transpose
-    axes: tuple[int, ...]  # axes of the Unsqueeze behind it, and of the Squeeze of the result
-    after: tuple[int, ...]  # perm of the last Transpose
+    into: AxisMap  # order of axes that the convolution sees
+    back: AxisMap  # order of axes of the result
+
+    @classmethod
+    def from_axes(cls, *axes: int) -> Layout:
+        """Return the layout of a convolution over these axes of a tensor; the result has them."""
+        into = AxisMap(axes, sum(axis != NEW for axis in axes))
+        return cls(into, into.inverse)
 
     @property
     def transposes(self) -> int:
         """Return the number of Transposes it takes."""
-        return sum(not is_identity(perm) for perm in (self.before, self.after))
-
-    @property
-    def into(self) -> AxisMap:
-        """Return the order of axes that the convolution sees."""
-        return AxisMap(tuple(widened(self.before, self.axes, NEW)), len(self.before))
-
-    @property
-    def back(self) -> AxisMap:
-        """Return the order of axes of the result."""
-        rank = len(self.before) + len(self.axes)
-        places = [axis for axis in range(rank) if axis not in self.axes]
-        return AxisMap(tuple(places[axis] for axis in self.after), rank)
+        return self.into.transposes + self.back.transposes
 
     def apply(self, dims: Dims) -> Dims:
         """Return the shape that the convolution sees."""
@@ -60,7 +53,7 @@ class Layout:
     def text(self) -> str:
         """Return the text of the operators around the convolution."""
         parts = ["Transpose"] * self.transposes
-        parts += ["Unsqueeze", "Squeeze"] if self.axes else []
+        parts += ["Unsqueeze", "Squeeze"] if NEW in self.into.axes else []
         return f" with {', '.join(dict.fromkeys(parts))}" if parts else ""
 
 
@@ -83,13 +76,12 @@ class ConvForm:
         return f"depthwise Conv {kernel}, {outputs} channels{self.layout.text()}"
 
 
-def channels_second(rank: int) -> Layout | None:
-    """Return the layout of N x C and up to two more axes; None for any other rank."""
-    put_in: dict[int, tuple[int, ...]] = {2: (2, 3), 3: (2,), 4: ()}
-    if rank not in put_in:
-        return None
-    axes = tuple(range(rank))
-    return Layout(axes, put_in[rank], axes)
+# Layouts of N x C and up to two more axes, by rank.
+CHANNELS_SECOND = {
+    2: Layout.from_axes(0, 1, NEW, NEW),
+    3: Layout.from_axes(0, 1, NEW, 2),
+    4: Layout.from_axes(0, 1, 2, 3),
+}
 
 
 def considered(
@@ -126,7 +118,7 @@ def obstacle(
 
     With ``fits`` the convolution may itself be rewritten to keep the limits.
     """
-    if layout.axes and model.opset < AXES_AS_INPUT:
+    if NEW in layout.into.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"
     faults = device.objections(win)
     # A bias that the device does not add would be an Add again, and that a convolution.

@@ -1,4 +1,4 @@
-"""Transpose, Squeeze, Unsqueeze, Reshape, nodes that let these pass; and pads."""
+"""Transpose, Squeeze, Unsqueeze, Reshape, and nodes that let these pass."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from npuconv.lazy import np
-from npuconv.model import Model, Node, Tensor, edit, query, window
-from npuconv.model.conv import Pairs
+from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model.conv import flat_pads
 from npuconv.records import dataclass
 
 Dims = Sequence[int | str | None]
@@ -25,47 +25,9 @@ BROADCASTING = frozenset(
     | {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Xor", "Where"}
 )
 
-
-def added_pads(pads: Pairs, amounts: Pairs) -> Pairs:
-    """Return the pads of a node together with the amounts of the Pad before it."""
-    return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
-
-
-def takes_pads(consumer: Node) -> bool:
-    """Return whether a node can pad with zeros, along the axes from the third on."""
-    return consumer.op in ("Conv", "AveragePool") and query.is_standard(consumer)
-
-
-def pad_obstacle(node: Node, consumer: Node, amounts: Pairs) -> str:
-    """Return why ``consumer`` cannot pad its spatial axes by these amounts of zeros, or ''."""
-    win = window(consumer)
-    if not takes_pads(consumer) or win is None or win.kernel is None:
-        return "cannot take pads"
-    if len(win.pads) != len(amounts):
-        return "has another rank"
-    if consumer.inputs[0] is not node.outputs[0]:
-        return "reads it as a weight"
-    if win.auto_pad != "NOTSET":
-        return f"still has auto_pad={win.auto_pad}"
-    padded = [k for k, pair in zip(win.kernel, amounts, strict=True) if any(pair)]
-    if len(amounts) > 2 and 1 in padded:
-        return "has kernel 1 along a padded axis, which could then not be removed"
-    pads = added_pads(win.pads, amounts)
-    return _pool_obstacle(consumer, win.kernel, pads) if consumer.op == "AveragePool" else ""
-
-
-def _pool_obstacle(consumer: Node, kernel: tuple[int, ...], pads: Pairs) -> str:
-    if not query.attribute(consumer, "count_include_pad", 0):
-        return "does not count padded cells"
-    if query.attribute(consumer, "ceil_mode", 0):
-        return "rounds its extent up"
-    if any(max(pair) >= k for pair, k in zip(pads, kernel, strict=True)):
-        return "would have pads as large as its kernel"
-    return ""
-
-
 T = TypeVar("T")
 NEW = -1
+TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 Perm = tuple[int, ...]
 Axes = tuple[int, ...]
@@ -125,6 +87,16 @@ class AxisMap:
         """Return the axes of the source that the result lacks."""
         return tuple(axis for axis in range(self.rank) if axis not in self.axes)
 
+    @property
+    def old_axes(self) -> list[int]:
+        """Return the axes of the source that the result has, in the order of the result."""
+        return [axis for axis in self.axes if axis != NEW]
+
+    @property
+    def transposes(self) -> bool:
+        """Return whether it takes a Transpose."""
+        return self.old_axes != sorted(self.old_axes)
+
     def apply(self, values: Sequence[T], neutral: T) -> list[T]:
         """Return a value for each axis of the result; ``neutral`` for new axes."""
         return [neutral if axis == NEW else values[axis] for axis in self.axes]
@@ -137,8 +109,7 @@ class AxisMap:
             if dims is not None:
                 tensor.shape = [dim for axis, dim in enumerate(dims) if axis not in self.removed]
             squeeze(model, node, wide, tensor, self.removed)
-        old_axes = [axis for axis in self.axes if axis != NEW]
-        perm = [sorted(old_axes).index(axis) for axis in old_axes]
+        perm = [sorted(self.old_axes).index(axis) for axis in self.old_axes]
         tensor = transpose(model, node, tensor, perm, query.shape(tensor))
         new = tuple(place for place, axis in enumerate(self.axes) if axis == NEW)
         return unsqueeze(model, node, tensor, new) if new else tensor
@@ -181,11 +152,6 @@ def perm_of(node: Node) -> Perm | None:
     return None if rank is None else tuple(reversed(range(rank)))
 
 
-def inverse(perm: Perm) -> Perm:
-    """Return the perm that undoes another."""
-    return tuple(perm.index(axis) for axis in range(len(perm)))
-
-
 def squeezed_axes(node: Node) -> Axes | None:
     """Return the axes of a Squeeze or Unsqueeze, from the front; None if not known."""
     axes = query.integers(node, 1)
@@ -226,11 +192,11 @@ def _shared(model: Model, axes: Axes) -> Tensor:
     return edit.shared_constant(model, name, np.asarray(axes, np.int64))
 
 
-def widened(dims: Sequence[T], axes: Axes, unit: Any = 1) -> list[T]:
+def widened(dims: Dims, axes: Axes) -> list[int | str | None]:
     """Return a shape with extents of 1 inserted at these axes of the result."""
     result = list(dims)
     for axis in axes:
-        result.insert(axis, unit)
+        result.insert(axis, 1)
     return result
 
 
@@ -299,9 +265,9 @@ def move(model: Model, node: Node, order: AxisMap) -> None:
         if array is None or (array.size == 1 and node.op != "Concat"):
             continue
         full = array.reshape((1,) * (order.rank - array.ndim) + array.shape)
-        old_axes = [axis for axis in order.axes if axis != NEW]
-        full = full.transpose([*old_axes, *order.removed]).reshape(order.apply(full.shape, 1))
-        node.inputs[index] = edit.constant(model, tensor.name, full)
+        moved = full.transpose([*order.old_axes, *order.removed])
+        moved = moved.reshape(order.apply(full.shape, 1))
+        node.inputs[index] = edit.constant(model, tensor.name, moved)
     per_channel = node.op in _CONVERSIONS and query.rank(node.inputs[1]) == 1
     if node.op in ("Concat", "Split") or per_channel:
         axis = int(query.attribute(node, "axis", 1 if per_channel else 0))
@@ -337,7 +303,7 @@ def _pads(node: Node) -> list[int] | None:
     if query.input_of(node, 3) is not None:
         return None
     pairs = query.pad_amounts(node)
-    return None if pairs is None else [b for b, _ in pairs] + [e for _, e in pairs]
+    return None if pairs is None else flat_pads(pairs)
 
 
 def _factors(node: Node) -> list[float] | None:

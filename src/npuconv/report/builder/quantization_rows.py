@@ -158,7 +158,7 @@ def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
     some = flat[:: max(1, -(-flat.size // MAX_VALUES))]
     rounded = np.rint(some[np.isfinite(some)]).clip(LOWEST - 1, HIGHEST + 1)
     size = quality.LEVELS_PER_BIN
-    bins = (rounded.astype(np.int64) - LOWEST) // size + 1  # 0: below -128
+    bins = (rounded.astype(np.int16) - LOWEST) // size + 1  # 0: below -128
     return tuple(np.bincount(bins, minlength=(HIGHEST - LOWEST + 1) // size + 2).tolist())
 
 
