@@ -110,6 +110,15 @@ def saturates() -> bool:
     return int(session.run(None, {"a": a, "b": b})[0].item()) != 2 * 255 * 127
 
 
+@cache
+def _share_arena() -> None:
+    """Register an arena for all sessions: memory that the system has to clear first is slow."""
+    kind = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    memory = ort.OrtMemoryInfo("Cpu", kind, 0, ort.OrtMemType.DEFAULT)
+    with contextlib.suppress(Exception):  # the program has registered one itself
+        ort.create_and_register_allocator(memory, None)
+
+
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
     """Create a session; with less optimization if onnxruntime refuses the optimized graph.
 
@@ -200,7 +209,10 @@ class Session:
         if not optimize or large:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
         disabled: list[str] = []
-        if store.has_stored(model):
+        if not store.has_stored(model):
+            _share_arena()
+            options.add_session_config_entry("session.use_env_allocators", "1")
+        else:
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # it would keep copies of weights in memory
             options.enable_cpu_mem_arena = False
