@@ -105,6 +105,8 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
             emitted = emit_model(split.graph, state.encodings, state.weights, split.convs)
         with clock.measured("compare"):
             comparison = compare_conversion(quantization, emitted, clock.step)
+        with clock.measured("sensitivity"):  # measured since the weights have been rounded
+            quantization.sensitivity()
     return describe_integers(quantization, emitted, comparison)
 
 

@@ -8,6 +8,7 @@ import threading
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import onnx
@@ -35,6 +36,8 @@ _REFUSAL = (
     "onnxruntime does not run the file at its default settings: set graph_optimization_level of "
     "its SessionOptions to {} ({})"
 )
+# Its fallback would be the same provider again, with the disabled optimizers and lines on stdout.
+_ON_CPU: dict[str, Any] = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 RANDOM_PLACES = "npuconv.random"  # key of metadata: see random_places
 
@@ -107,6 +110,15 @@ def saturates() -> bool:
     return int(session.run(None, {"a": a, "b": b})[0].item()) != 2 * 255 * 127
 
 
+@cache
+def _share_arena() -> None:
+    """Register an arena for all sessions: memory that the system has to clear first is slow."""
+    kind = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    memory = ort.OrtMemoryInfo("Cpu", kind, 0, ort.OrtMemType.DEFAULT)
+    with contextlib.suppress(Exception):  # the program has registered one itself
+        ort.create_and_register_allocator(memory, None)
+
+
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
     """Create a session; with less optimization if onnxruntime refuses the optimized graph.
 
@@ -115,9 +127,7 @@ def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.
     """
     try:
         with _refusals():
-            return ort.InferenceSession(
-                data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
-            )
+            return ort.InferenceSession(data, options, disabled_optimizers=disabled, **_ON_CPU)
     except RuntimeRefusedError:
         if options.graph_optimization_level not in _SIMPLER:
             raise
@@ -148,7 +158,7 @@ def refusal(model: onnx.ModelProto, feed: Mapping[str, np.ndarray] | None = None
             options.add_session_config_entry(_FOLDER, store.ROOT)
         try:
             with _refusals():
-                session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+                session = ort.InferenceSession(data, options, **_ON_CPU)
                 if feed is not None:
                     session.run(None, {name: feed[name] for name in names & feed.keys()})
         except RuntimeRefusedError as error:
@@ -199,7 +209,10 @@ class Session:
         if not optimize or large:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
         disabled: list[str] = []
-        if store.has_stored(model):
+        if not store.has_stored(model):
+            _share_arena()
+            options.add_session_config_entry("session.use_env_allocators", "1")
+        else:
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # it would keep copies of weights in memory
             options.enable_cpu_mem_arena = False

@@ -1,7 +1,7 @@
 """Libraries that are loaded at their first use.
 
 Rules and passes take ``np`` and ``onnx`` from here: ``npuconv explain`` reads all of them, and
-starts without either.
+starts without either. Pillow is loaded where there are images.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["np", "onnx", "yaml"]
+__all__ = ["Image", "ImageDraw", "ImageFont", "ImageOps", "np", "onnx", "yaml"]
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
     import yaml
+    from PIL import Image, ImageDraw, ImageFont, ImageOps
 else:
 
     class _Module:
@@ -26,3 +27,5 @@ else:
             return value
 
     np, onnx, yaml = _Module("numpy"), _Module("onnx"), _Module("yaml")
+    Image, ImageDraw = _Module("PIL.Image"), _Module("PIL.ImageDraw")
+    ImageFont, ImageOps = _Module("PIL.ImageFont"), _Module("PIL.ImageOps")

@@ -13,7 +13,6 @@ from npuconv import executor
 from npuconv.arithmetic.encoding import quantize as to_int8
 from npuconv.errors import InternalError
 from npuconv.evaluate import matching
-from npuconv.quantize.settings import SENSITIVITY
 from npuconv.report import render
 from support.builders import Net, digits, images
 from support.zoo import ZOO
@@ -199,12 +198,12 @@ def test_progress_is_reported():
     npuconv.convert(digits(), calibration=CAL, progress=lambda *step: steps.append(step))
     stages = [stage for stage, _, _ in steps]
     assert stages[:3] == ["load", "calibration data", "calibrate"]
-    probes = SENSITIVITY.probes
-    assert {"calibrate 1/8", "calibrate 8/8", f"sensitivity {probes}/{probes}"} <= {*stages}
+    assert {"calibrate 1/8", "calibrate 8/8"} <= {*stages}
+    assert any(stage.startswith("compare ") for stage in stages)
     shares = [done / total for _, done, total in steps if total]
     assert shares == sorted(shares)
     assert len({*shares}) > 15
-    assert steps[-1][0].startswith("compare ")
+    assert steps[-1][0] == "sensitivity"  # it runs beside the stages before it
     assert shares[-1] == 1
 
 

@@ -206,10 +206,13 @@ def test_slices_and_impossible_splits() -> None:
 
 
 def test_changing_a_sample_does_not_change_the_source() -> None:
-    """Samples are copies."""
-    samples = read({"x": X})
-    samples[0]["x"][:] = 9
-    assert np.array_equal(samples[0]["x"], X[:1])
+    """Samples of the input's type share the memory of the source, which is still writable."""
+    source = X.copy()
+    samples = read({"x": source})
+    with pytest.raises(ValueError, match="read-only"):
+        samples[0]["x"][:] = 9
+    source += 1
+    assert np.array_equal(samples[0]["x"], X[:1] + 1)
 
 
 def test_iterable_of_dicts() -> None:

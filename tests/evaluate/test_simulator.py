@@ -183,14 +183,46 @@ def convolved(net: Net, source: str = "q", result: str = "c") -> Net:
 
 def test_other_operators_stay():
     """Conversions, and operators that move or compare integers, run on int8 as written."""
-    net = convolved(quantized()).op("MaxPool", "c", kernel_shape=[2, 2], outputs=2, to="p")
+    net = convolved(quantized()).op("Transpose", "c", perm=[0, 1, 3, 2], to="p")
     net.op("Relu", "p", to="r").op("Cast", "r", to="i")
     net.nodes[-1].attribute.append(helper.make_attribute("to", TensorProto.INT32))
     net.op("Add", "i", net.constant(np.int32(3)), to="y")
-    model = net.output("y", "p_1", "r").model()
+    model = net.output("y", "r").model()
     written = [node for node in net.nodes if node.op_type != "QLinearConv"]
     assert [node for node in as_float(model).graph.node if node in written] == written
     same(model, {"x": images(1, 4, 6, 6)})
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+def test_pools(dtype, ceil_mode):
+    """The largest integer of each window, and its place, are those of the integer kernel."""
+    kind, attrs = helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), {"pads": [1, 1, 1, 1]}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node(
+            "MaxPool", ["q"], ["y", "places"], kernel_shape=[3, 3], strides=[2, 2],
+            ceil_mode=ceil_mode, **attrs,
+        ),
+    ]  # fmt: skip
+    constants = [
+        numpy_helper.from_array(np.float32(0.25), "scale"),
+        numpy_helper.from_array(np.asarray(3, dtype), "zero"),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 8, 8]),
+        helper.make_tensor_value_info("y", kind, None),
+        helper.make_tensor_value_info("places", TensorProto.INT64, None),
+    ]
+    graph = helper.make_graph(nodes, "pool", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    x = {"x": np.random.default_rng(0).normal(0, 20, (1, 2, 8, 8)).astype(np.float32)}
+    made = as_float(model, ["q"])
+    assert {"Cast", "MaxPool"} <= ops(made)
+    wanted, found = Session(model).run(x), Session(made).run(x)
+    for name, values in wanted.items():
+        assert found[name].dtype == values.dtype
+        np.testing.assert_array_equal(found[name], values)
 
 
 def test_subgraphs_read_integers():

@@ -128,9 +128,10 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
     if not per_tensor:
         scales_out = np.asarray(scales_out.astype(np.float64) * gain, np.float32)
     # Sums that the zero points of the input add to the accumulator.
-    points = per_weight(source.zeros - source.nominal_zero, first.weight.shape, group)
-    products = first.weight.astype(np.int64) * points.astype(np.int64)
-    sums = products.reshape(len(products), -1).sum(axis=1)
+    points, sums = source.zeros - source.nominal_zero, np.zeros(len(values), np.int64)
+    if points.any():
+        spread = per_weight(points, first.weight.shape, group).astype(np.int64)
+        sums = (first.weight * spread).reshape(len(values), -1).sum(axis=1)
     if first.bias is None and not sums.any():
         return EncodedLayer(first.weight, scales_out, None, first.raised)
     total = (0 if first.bias is None else first.bias.astype(np.int64)) - sums
@@ -232,12 +233,12 @@ def quantize_layer(
         least = np.abs(offsets) / float(input_scale) / largest_bias * _MARGIN
         first = np.maximum(first, least).astype(np.float32)
     scales, load = _fit_products(rows, first, reach)
-    _, scales, _ = quantize_bias(offsets, input_scale, scales, load)
+    steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
     raised = tuple(np.flatnonzero(scales > unraised).tolist())
     if per_tensor:
+        # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
         scales = np.full(len(rows), scales.max())
-    # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
-    steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
+        steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
     quantized = quantize(values, scales, axis=0, lowest=-127)
     return EncodedLayer(quantized, scales, None if bias is None else steps, raised)
 

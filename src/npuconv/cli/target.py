@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -61,8 +60,10 @@ def show(name: str, output_format: str) -> None:
     if output_format == "yaml":
         click.echo(description.yaml, nl=False)
     elif output_format == "json":
+        from npuconv.report.json import dumps
+
         data = description.model_dump(by_alias=True, exclude_unset=True, mode="json")
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        click.echo(dumps(data), nl=False)
     else:
         width = screen.terminal()
         for line in _show_lines(description):

@@ -42,9 +42,11 @@ class SampleColumn:
         return len(self.array) // max(self.rows, 1)
 
     def __getitem__(self, k: int) -> Array:
-        """Return sample k, in the input's type."""
+        """Return sample k, in the input's type; it may be read only."""
         part = self.array[k * self.rows : (k + 1) * self.rows] if self.rows else self.array[k]
-        return np.array(part, self.spec.dtype)
+        sample = np.asarray(part, self.spec.dtype).view()
+        sample.flags.writeable = False
+        return sample
 
 
 @dataclass(frozen=True)

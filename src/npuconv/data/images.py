@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
 
 from npuconv import limits
 from npuconv.amounts import count
@@ -18,13 +17,12 @@ from npuconv.data.normalizations import Floats, mean_and_std, normalization_of
 from npuconv.data.sample_files import check_ordinary
 from npuconv.data.samples import Feed, InputSpec, Samples, choose
 from npuconv.errors import CalibrationError
+from npuconv.lazy import Image, ImageOps
 from npuconv.records import dataclass, replace
 
 Pixels = NDArray[np.uint8]  # [H,W] or [H,W,C]
-UNREADABLE_IMAGE = (
-    *(OSError, SyntaxError, ValueError, EOFError, struct.error),
-    Image.DecompressionBombError,
-)
+# Pillow raises these, and ``Image.DecompressionBombError``.
+_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ def _check_header(file: Path, max_pixels: int) -> None:
             warnings.simplefilter("ignore")  # Pillow's are not for the user
             with Image.open(file) as image:
                 pixels = image.width * image.height
-    except UNREADABLE_IMAGE as error:
+    except (*_UNREADABLE, Image.DecompressionBombError) as error:
         raise _unreadable(file, error) from None
     if pixels > max_pixels:
         text = f"{file}: has {image.width} x {image.height} pixels, over {max_pixels}"
@@ -171,7 +169,7 @@ def _read_image(file: Path, plan: ImagePlan) -> Floats:
     """
     try:
         pixels = _decode(file, plan)
-    except UNREADABLE_IMAGE as error:
+    except (*_UNREADABLE, Image.DecompressionBombError) as error:
         raise _unreadable(file, error) from None
     _check_size(str(file), pixels.shape[:2], plan)
     values = pixels.astype(np.float32).reshape(*pixels.shape[:2], -1)
@@ -220,6 +218,8 @@ def _scale(image: Image.Image, factor: float, minimum: tuple[int, int]) -> Image
 
 
 def _unreadable(file: Path, error: Exception) -> CalibrationError:
+    from PIL import UnidentifiedImageError
+
     if isinstance(error, Image.DecompressionBombError):
         cause = "larger than Pillow's limit against decompression bombs"
     elif isinstance(error, UnidentifiedImageError):

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
 
 from npuconv.config import Preprocess
 from npuconv.data.normalizations import IMAGE_CHANNELS, SIGNED, PixelNormalization, normalization_of
 from npuconv.data.samples import Array, Feed, InputSpec, Samples
 from npuconv.errors import CalibrationError
+from npuconv.lazy import Image, ImageDraw, ImageFont
 from npuconv.records import replace
 
 Floats = NDArray[np.float32]

@@ -22,8 +22,8 @@ MAX_WORKERS = 4  # each holds the tensors of a sample
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MAX_WORKERS, "npuconv-work")
+def _pool(purpose: str, workers: int = MAX_WORKERS) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, f"npuconv-{purpose}")
 
 
 def one_thread_each() -> AbstractContextManager[object]:
@@ -37,21 +37,30 @@ def one_thread_each() -> AbstractContextManager[object]:
     return threadpool_limits(1, "blas")
 
 
+def start_work(work: Callable[[], Result]) -> Callable[[], Result]:
+    """Start work beside the caller, or do it at once on one core; return a wait for its result."""
+    if executor.cores() == 1:
+        result = work()
+        return lambda: result
+    return _pool("beside").submit(work).result
+
+
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield the result of the work for every item, in order.
 
-    No more items wait here than are worked on, so memory stays bounded. An error comes in
-    its turn, after the results before it. No work goes on after the caller has stopped listening.
+    One more item is taken than there are workers, so that none waits for the caller, and memory
+    stays bounded. An error comes in its turn, after the results before it. No work goes on after
+    the caller has stopped listening.
     """
     workers = min(executor.cores(), MAX_WORKERS)
     if workers == 1:
         yield from map(work, items)
         return
-    running = deque[Future[Result]]()
+    pool, running = _pool("samples", workers), deque[Future[Result]]()
     try:
         for item in items:
-            running.append(_pool().submit(work, item))
-            if len(running) == workers:
+            running.append(pool.submit(work, item))
+            if len(running) > workers:
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()

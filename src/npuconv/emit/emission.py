@@ -87,6 +87,26 @@ def dequantized(model: Model, like: Node, source: Tensor, origin: Node) -> Tenso
     return output
 
 
+def set_constant(
+    model: Model, node: Node, index: int, stem: str,
+    integers: np.ndarray, scales: np.ndarray, zero: int = 0,
+) -> None:  # fmt: skip
+    """Replace an input by a DequantizeLinear of constants, whose names begin with ``stem``.
+
+    ``scales`` has a scale for each index of the first axis, or no axis and a single scale.
+    """
+    parts = [
+        edit.constant(model, f"{stem}/{integers.dtype.name}", integers),
+        edit.constant(model, f"{stem}/scale", scales),
+        edit.constant(model, f"{stem}/zero_point", np.full(scales.shape, zero, integers.dtype)),
+    ]
+    result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
+    result.shape = list(integers.shape)
+    attrs = {"axis": 0} if scales.ndim else {}
+    edit.add_node(model, "DequantizeLinear", parts, [result], origin=[node], attrs=attrs)
+    edit.set_input(node, index, result)
+
+
 def same_scale(a: Node, b: Node) -> bool:
     """Return whether two conversions have the same scale and zero point."""
     pairs = [(query.constant_input(a, i), query.constant_input(b, i)) for i in (1, 2)]

@@ -26,10 +26,14 @@ _Count = Annotated[int, Field(ge=1, lt=2**31)]
 _Counts = Annotated[list[_Count], Field(min_length=1, max_length=16)]
 
 
-class _Part(BaseModel):
-    """A convolution of a sum."""
+class _Checked(BaseModel):
+    """Base of the parts of an entry."""
 
     model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
+
+
+class _Part(_Checked):
+    """A convolution of a sum."""
 
     node: str
     bounds: list[tuple[_Bound, _Bound, _Bound, _Bound]]
@@ -38,10 +42,8 @@ class _Part(BaseModel):
     dilations: _Counts
 
 
-class _Window(BaseModel):
+class _Window(_Checked):
     """Attributes of the convolution of a layer."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
     kernel_shape: _Counts
     strides: _Counts
@@ -50,10 +52,8 @@ class _Window(BaseModel):
     group: _Count
 
 
-class SumEntry(BaseModel):
+class SumEntry(_Checked):
     """A sum in int32: one entry of the metadata."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
     weight: _Counts  # shape of the weights of the layer
     window: _Window

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import spread
-from npuconv.data.workers import in_order
+from npuconv.data.workers import in_order, start_work
 from npuconv.emit.write_model import EmittedModel
 from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
@@ -209,12 +209,15 @@ class Comparison:
         observed = executor.with_outputs(float_model, float_names)
         # One run takes less time than optimizing the model.
         optimize = self._layer_samples != 1
-        self._float_session = executor.Session(observed, threads=1, optimize=optimize)
+        float_session = start_work(
+            partial(executor.Session, observed, threads=1, optimize=optimize)
+        )
         self._float_model = float_model
         self._int8_model = None if tflite else int8_model
         self._int8_session = tflite or executor.Session(
             with_outputs(int8_model, int8_names), threads=1
         )
+        self._float_session = float_session()
 
     @cached_property
     def _outputs_session(self) -> executor.Session:
@@ -243,8 +246,10 @@ class Comparison:
         parts: dict[str, dict[str, Stats]] = {name: {} for name in self._parts}
         measured = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
         with_layers = set(spread(len(samples), self._layer_samples))
+        refusal: Callable[[], str] = str  # none
         if self._int8_model is not None and len(samples):
-            measured.refusal = executor.refusal(self._int8_model, self.quantized(samples[0]))
+            feed = self.quantized(samples[0])
+            refusal = start_work(partial(executor.refusal, self._int8_model, feed))
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
             number, feed = item
@@ -261,6 +266,7 @@ class Comparison:
         for stats in outputs.values():
             if not stats.holds_indices:
                 measured.total.include(stats)
+        measured.refusal = refusal()
         return measured
 
     def _run(

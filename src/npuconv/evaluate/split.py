@@ -252,34 +252,30 @@ def _crossing_tensors(
     units = boundary_scales(opened.proto, opened.name)
     qparams = _qparams(opened.proto)
     qparams |= {name: (np.float32(unit), np.int8(0)) for name, unit in units.items()}  # type: ignore[misc]
-    return tuple(
-        _crossing_tensor(name, types[name], qparams.get(name))
-        for name in dict.fromkeys(names)
-        if name in types
-    )
-
-
-def _crossing_tensor(
-    name: str, kind: onnx.TypeProto.Tensor, qparams: Qparams | None
-) -> schema.CrossingTensor:
-    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
-    shape: tuple[int | None, ...] | None = None
-    if kind.HasField("shape"):
-        dims = kind.shape.dim
-        extents = (d.dim_value if d.HasField("dim_value") else -1 for d in dims)
-        shape = tuple(size if size >= 0 else None for size in extents)  # some exporters write -1
-    sizes = [size for size in shape or () if size is not None]
-    complete = shape is not None and len(sizes) == len(shape)
-    integer = kind.elem_type in EIGHT_BITS and qparams is not None
-    scale, zero = qparams if qparams is not None and integer else (None, None)
-    return schema.CrossingTensor(
-        name=name,
-        dtype=dtype.name,
-        shape=shape,
-        bytes=int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize if complete else None,
-        scale=None if scale is None else decimals(np.squeeze(scale)),
-        zero_point=None if zero is None else decimals(np.squeeze(zero)),
-    )
+    rows = []
+    for name, kind in ((name, types[name]) for name in dict.fromkeys(names) if name in types):
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        shape: tuple[int | None, ...] | None = None
+        if kind.HasField("shape"):
+            dims = kind.shape.dim
+            extents = (d.dim_value if d.HasField("dim_value") else -1 for d in dims)
+            # Some exporters write -1.
+            shape = tuple(size if size >= 0 else None for size in extents)
+        sizes = [size for size in shape or () if size is not None]
+        complete = shape is not None and len(sizes) == len(shape)
+        scale, zero = (
+            qparams.get(name, (None, None)) if kind.elem_type in EIGHT_BITS else (None, None)
+        )
+        row = schema.CrossingTensor(
+            name=name,
+            dtype=dtype.name,
+            shape=shape,
+            bytes=int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize if complete else None,
+            scale=None if scale is None else decimals(np.squeeze(scale)),
+            zero_point=None if zero is None else decimals(np.squeeze(zero)),
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
 def _qparams(model: onnx.ModelProto) -> dict[str, Qparams]:

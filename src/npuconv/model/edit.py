@@ -6,7 +6,7 @@ Imports graph-surgeon inside its functions only, so that passes can import this 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from npuconv.lazy import np
@@ -179,9 +179,9 @@ def drop_inputs(node: Node, start: int) -> None:
         list.pop(node.inputs)
 
 
-def redirect(old: Tensor, new: Tensor) -> None:
-    """Make all consumers of ``old`` read ``new``."""
-    for node in {id(n): n for n in old.outputs}.values():
+def redirect(old: Tensor, new: Tensor, nodes: Iterable[Node] | None = None) -> None:
+    """Make consumers of ``old`` read ``new``: these nodes, or all."""
+    for node in {id(n): n for n in (old.outputs if nodes is None else nodes)}.values():
         for index, tensor in enumerate(list(node.inputs)):
             if tensor is old:
                 set_input(node, index, new)

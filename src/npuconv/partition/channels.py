@@ -19,7 +19,7 @@ from npuconv.model import Node, Tensor, query
 from npuconv.ops.channels import Slots, extent
 from npuconv.ops.operator import OPERATORS, data_inputs, values_of
 from npuconv.partition.operators import CUTTING
-from npuconv.partition.placement import IMAGE, DisjointSets, Group, Plan
+from npuconv.partition.placement import IMAGE, DisjointSets, Plan
 from npuconv.records import dataclass, field
 
 CHANNELS = 1  # axis of the channels of every convolution
@@ -114,18 +114,14 @@ def trace(
             count or 1,
         ):
             channels.flatten(conv.inputs[0].name)
-    for group in plan.groups:
-        _join_group(channels, group, is_uniform=not names.isdisjoint(group.tensors))
+    for group in plan.groups:  # computed slots are joined; all slots if the group is uniform
+        numbers = {slot for tensor in group.tensors for slot in channels.of_tensor[tensor].numbers}
+        is_uniform = not names.isdisjoint(group.tensors)
+        if shared := [slot for slot in numbers if is_uniform or channels.is_computed(slot)]:
+            channels.join(shared)
+        for tensor in group.tensors if is_uniform else ():
+            channels.flatten(tensor)
     return channels
-
-
-def _join_group(channels: Channels, group: Group, *, is_uniform: bool) -> None:
-    """Join the computed slots of a group; all slots if the group is uniform."""
-    numbers = {slot for tensor in group.tensors for slot in channels.of_tensor[tensor].numbers}
-    if shared := [slot for slot in numbers if is_uniform or channels.is_computed(slot)]:
-        channels.join(shared)
-    for tensor in group.tensors if is_uniform else ():
-        channels.flatten(tensor)
 
 
 def _compute(channels: Channels, node: Node) -> None:

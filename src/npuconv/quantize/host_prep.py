@@ -12,7 +12,7 @@ effect of the error of each tensor on the outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,11 +199,11 @@ def pad_between_layers(
     graph: LegalModel,
     calibration: Calibration,
     state: QuantState,
-    sensitivity: Sensitivity | None,
-) -> tuple[LegalModel, QuantState, Sensitivity | None]:
+    sensitivity: Callable[[], Sensitivity | None],
+) -> tuple[LegalModel, QuantState, Callable[[], Sensitivity | None]]:
     """Let tensors of the device cross to be padded by the host.
 
-    ``sensitivity`` holds the contributions to the error of the outputs, if they are known.
+    ``sensitivity`` waits for the contributions to the error of the outputs, if they are known.
 
     Returns:
         The graph with host padding; state and sensitivity with encodings of the padded tensors.
@@ -225,22 +225,25 @@ def pad_between_layers(
     )
     layers = {c.name for c in graph.plan.convolutions if c.inputs[0].name in new.encodings}
     state = round_weights(graph, calibration.hessians, state, layers)
-    return graph, state, None if sensitivity is None else sensitivity.restepped(new.encodings)
+    errors = sensitivity()
+    restepped = None if errors is None else errors.restepped(new.encodings)
+    return graph, state, lambda: restepped
 
 
 def _choose_crossings(
     graph: LegalModel,
     calibration: Calibration,
     state: QuantState,
-    sensitivity: Sensitivity | None,
+    sensitivity: Callable[[], Sensitivity | None],
 ) -> set[str]:
     """Return the tensors of the device that cross to be padded."""
     names = _padding_gains(graph, calibration, state)
-    if graph.options.pad_on_host == "all":
+    if not names or graph.options.pad_on_host == "all":
         return names
-    if not names or sensitivity is None:
+    errors = sensitivity()
+    if errors is None:
         return set()
-    powers = sensitivity.activations
+    powers = errors.activations
     total = max(sum(powers.values()), 1e-30)
     shares = {name: powers.get(name, 0.0) / total for name in names}
     shares = {n: share for n, share in shares.items() if share >= HOST_PADDING.smallest_share}

@@ -5,8 +5,12 @@ Each step takes values and returns values; a step that changes the graph returns
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from npuconv.config import Options
 from npuconv.data.calibration_data import CalibrationData
+from npuconv.data.workers import start_work
 from npuconv.legalize.legal import LegalModel
 from npuconv.quantize.budget import BudgetResult, spend_budget
 from npuconv.quantize.calibrate import Calibration, calibrate_on, calibration_findings
@@ -30,7 +34,7 @@ class QuantizedGraph:
 
     graph: LegalModel
     state: QuantState
-    sensitivity: Sensitivity | None  # error of the outputs by rounding; None if unknown
+    sensitivity: Callable[[], Sensitivity | None]  # wait for the error of the outputs by rounding
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,13 @@ class Quantization:
     padded: QuantizedGraph  # graph with these pads, and with the findings on calibration
     budget: BudgetResult | None  # None without a budget
     oversampled: Oversampled  # graph with the layers that the budget repeats
-    error_powers: dict[str, float]  # error of the outputs by layer of ``padded``; empty if unknown
+    sensitivity: Callable[[], Sensitivity | None]  # that of the oversampled graph
     parts: SplitGraph  # the graph to write, whose convolutions are those of the device
+
+    def error_powers(self) -> dict[str, float]:
+        """Wait for the error of the outputs by layer of ``padded``; empty if unknown."""
+        sensitivity = self.sensitivity()
+        return {} if sensitivity is None else sensitivity.layers(self.oversampled.copy_of)
 
 
 def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quantization:
@@ -71,8 +80,7 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
         state = choose_encodings(graph, calibration, shares=state.shares)
     with clock.measured("round weights"):
         state = round_weights(graph, calibration.hessians, state, step=clock.step)
-    with clock.measured("sensitivity"):
-        sensitivity = _measure_sensitivity(graph, state, data, clock)
+    sensitivity = _start_sensitivity(graph, state, data)
     unpadded = QuantizedGraph(graph, state, sensitivity)
     with clock.measured("host padding"):
         graph, state, sensitivity = pad_between_layers(graph, calibration, state, sensitivity)
@@ -86,19 +94,20 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
             budget = spend_budget(graph, state, calibration.hessians, data.used, feeds, clock.step)
             oversampled = budget.oversampled
     if oversampled.repeated:
-        with clock.measured("sensitivity"):
-            sensitivity = _measure_sensitivity(oversampled.graph, oversampled.state, data, clock)
-    powers = {} if sensitivity is None else sensitivity.layers(oversampled.copy_of)
+        sensitivity = _start_sensitivity(oversampled.graph, oversampled.state, data)
     with clock.measured("split layers"):
         parts = split_quantized(oversampled.graph, oversampled.state)
-    return Quantization(data, calibration, unpadded, padded, budget, oversampled, powers, parts)
+    return Quantization(
+        data, calibration, unpadded, padded, budget, oversampled, sensitivity, parts
+    )
 
 
-def _measure_sensitivity(
-    graph: LegalModel, state: QuantState, data: CalibrationData, clock: Timings
-) -> Sensitivity | None:
+def _start_sensitivity(
+    graph: LegalModel, state: QuantState, data: CalibrationData
+) -> Callable[[], Sensitivity | None]:
+    """Measure the sensitivity beside the next steps, few of which need it."""
     model, points = with_logit_outputs(graph.proto), quant_points(graph, state)
-    return measure(model, points, data.used, SENSITIVITY.probes, clock.step)
+    return start_work(partial(measure, model, points, data.used, SENSITIVITY.probes))
 
 
 def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> dict[str, float]:
@@ -114,7 +123,6 @@ def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> 
         "choose ranges": 6,
         "clip ranges": 10 * CLIPPING.probes if clips else 0,
         "round weights": 10,
-        "sensitivity": 5 * SENSITIVITY.probes,
         "budget": 60 if options.has_budget else 0,
         "quantize": 2,
         "compare": 3 * len(data.measured_on()),

@@ -119,7 +119,7 @@ def _read(name: str) -> str:
 
 def _finalize(value: object) -> object:
     """Make every text that the templates write visible; jinja2 escapes it then."""
-    return visible(value) if type(value) is str else value  # not ``Markup``, a class of strings
+    return visible(value) if type(value) is str and not value.isprintable() else value
 
 
 def findings(report: Report) -> dict[str, object]:

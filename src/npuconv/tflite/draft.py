@@ -16,6 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from npuconv.errors import ModelError
+from npuconv.model.proto import Links
 from npuconv.tflite.flatbuffer import DTYPES, OPEN, Array, FileOperator, Graph, Tensor, TensorScales
 
 Order = tuple[int, ...]
@@ -37,7 +38,7 @@ def onnx_order(rank: int) -> Order:
     return tuple(range(rank))
 
 
-class Draft:
+class Draft(Links):
     """A TFLite graph being made.
 
     Args:
@@ -45,8 +46,6 @@ class Draft:
 
     Attributes:
         graph: the TFLite graph.
-        consumers: nodes that read a tensor, by its name.
-        producers: producer of a tensor, by its name.
         outputs: names of the outputs of the model.
         fused: names of tensors whose producer was fused into the node before it.
         scales: scales of int8 inputs and outputs of operators beside convolutions, by name.
@@ -54,20 +53,16 @@ class Draft:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         source = model.graph
+        super().__init__(source)
         self.graph = Graph()
         self.outputs = [info.name for info in source.output]
-        self.consumers: dict[str, list[onnx.NodeProto]] = {}
-        for node in source.node:
-            for name in node.input:
-                self.consumers.setdefault(name, []).append(node)
-        self.producers = {name: node for node in source.node for name in node.output}
         self.fused: set[str] = set()
         self.scales: dict[str, TensorScales] = {}
         self._open: set[str] = set()
         for node in source.node:
             if node.op_type == "NonMaxSuppression" or not self._open.isdisjoint(node.input):
                 self._open.update(filter(None, node.output))
-        self._constants = {t.name: numpy_helper.to_array(t) for t in source.initializer}
+        self._arrays = {t.name: numpy_helper.to_array(t) for t in source.initializer}
         self._infos = {i.name: i for i in (*source.output, *source.input, *source.value_info)}
         self._views: dict[str, list[View]] = {}
         self._shared: dict[tuple[Any, ...], int] = {}
@@ -77,11 +72,11 @@ class Draft:
 
     def constant(self, name: str) -> Array | None:
         """Return the values of a constant; None for any other tensor."""
-        return self._constants.get(name)
+        return self._arrays.get(name)
 
     def fold(self, name: str, values: Array) -> None:
         """Make a tensor a constant."""
-        self._constants[name] = values
+        self._arrays[name] = values
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the extents of an ONNX tensor; ``OPEN`` if they follow from values.
@@ -89,8 +84,8 @@ class Draft:
         Raises:
             ModelError: an extent is not known before the model runs.
         """
-        if name in self._constants:
-            return tuple(int(n) for n in self._constants[name].shape)
+        if name in self._arrays:
+            return tuple(int(n) for n in self._arrays[name].shape)
         info = self._infos.get(name)
         if info is None or not info.type.tensor_type.HasField("shape"):
             raise ModelError(
@@ -115,8 +110,8 @@ class Draft:
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the element type of an ONNX tensor."""
-        if name in self._constants:
-            return self._constants[name].dtype
+        if name in self._arrays:
+            return self._arrays[name].dtype
         kind = self._infos[name].type.tensor_type.elem_type
         return np.dtype(helper.tensor_dtype_to_np_dtype(kind))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from npuconv.emit.emission import Emission
+from npuconv.emit.emission import Emission, set_constant
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, query
@@ -75,7 +75,7 @@ class _Conversions:
         inside = self._device_consumers(tensor)
         is_read = len(inside) < len(query.consumers(tensor)) or model.is_output(tensor)
         nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
-        _replace_input(inside, tensor, nominal)
+        edit.redirect(tensor, nominal, inside)
         if is_read and self.by_channel and _moves_to_outputs(tensor):
             _convert(model, "DequantizeLinear", stored, tensor, encoding, node)
         elif is_read:
@@ -99,7 +99,7 @@ class _Conversions:
             _scale(model, tensor, nominal, *encoding.to_stored, encoding, node)
             _convert(model, "QuantizeLinear", nominal, stored, encoding.stored, node)
         _convert(model, "DequantizeLinear", stored, rounded, encoding.stored, node)
-        _replace_input(consumers, tensor, rounded)
+        edit.redirect(tensor, rounded, consumers)
 
     def _device_consumers(self, tensor: Tensor) -> list[Node]:
         plan, consumers = self.plan, query.consumers(tensor)
@@ -127,13 +127,6 @@ def _moves_to_outputs(tensor: Tensor) -> bool:
     )
 
 
-def _replace_input(nodes: list[Node], old: Tensor, new: Tensor) -> None:
-    for node in {id(n): n for n in nodes}.values():
-        for index, tensor in enumerate(list(node.inputs)):
-            if tensor is old:
-                edit.set_input(node, index, new)
-
-
 def _quantize_constant(
     model: Model, device: TargetDevice, node: Node, index: int, reach: Doubles
 ) -> None:
@@ -145,16 +138,8 @@ def _quantize_constant(
     value = np.clip(constant, *reach.astype(np.float32))
     allows = device.target.activations.allows_zero_point
     scale, zero = scale_of_constant(value, centred=not (allows(LOWEST) and allows(HIGHEST)))
-    stem = f"{node.name}/constant"
-    parts = [
-        edit.constant(model, f"{stem}/int8", quantize(value, scale, zero)),
-        edit.constant(model, f"{stem}/scale", np.asarray(scale)),
-        edit.constant(model, f"{stem}/zero_point", np.asarray(zero, np.int8)),
-    ]
-    result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
-    result.shape = list(value.shape)
-    edit.add_node(model, "DequantizeLinear", parts, [result], origin=[node])
-    edit.set_input(node, index, result)
+    integers, stem = quantize(value, scale, zero), f"{node.name}/constant"
+    set_constant(model, node, index, stem, integers, np.asarray(scale), int(zero))
 
 
 def _reach(encodings: Encodings, node: Node) -> Doubles:

@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.amounts import count
-from npuconv.emit.emission import Emission
+from npuconv.emit.emission import Emission, set_constant
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, register_pass
-from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model import Model, Node, query
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
@@ -44,11 +44,17 @@ def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> 
             number = count(len(layer.raised), "channel")
             notes[model.label(conv)] = f"weight scale of {number} raised: {reason}"
         zero = device.free_zero  # no weight is -128
-        _dequantize(model, conv, 1, layer.weight + np.int8(zero), layer.weight_scales, zero)
-        had_bias = query.input_of(conv, 2) is not None
-        if encodings and layer.bias is not None and (had_bias or layer.bias.any()):
+        stem, integers, scales = (
+            conv.inputs[1].name,
+            layer.weight + np.int8(zero),
+            layer.weight_scales,
+        )
+        set_constant(model, conv, 1, stem, integers, scales, zero)
+        bias = query.input_of(conv, 2)
+        if encodings and layer.bias is not None and (bias is not None or layer.bias.any()):
+            stem = f"{conv.name}/bias" if bias is None else bias.name
             scales = bias_scales(encodings[0].nominal, layer.weight_scales)
-            _dequantize(model, conv, 2, layer.bias, scales)
+            set_constant(model, conv, 2, stem, layer.bias, scales)
     return notes
 
 
@@ -84,25 +90,3 @@ def _encode(
         bits, places = how.multiplier_bits, how.max_shift
         return shiftable_layer(layer, weight, bias, *encodings, group, bits=bits, max_shift=places)
     return layer
-
-
-def _dequantize(
-    model: Model,
-    conv: Node,
-    index: int,
-    values: np.ndarray,
-    scales: np.ndarray,
-    zero: int = 0,
-) -> None:
-    named = index < len(conv.inputs) and conv.inputs[index].name
-    stem = conv.inputs[index].name if named else f"{conv.name}/bias"
-    parts: list[Tensor] = [
-        edit.constant(model, f"{stem}/{values.dtype.name}", values),
-        edit.constant(model, f"{stem}/scale", scales),
-        edit.constant(model, f"{stem}/zero_point", np.full(scales.shape, zero, values.dtype)),
-    ]
-    result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
-    result.shape = list(values.shape)
-    attrs = {"axis": 0} if scales.ndim else {}
-    edit.add_node(model, "DequantizeLinear", parts, [result], origin=[conv], attrs=attrs)
-    edit.set_input(conv, index, result)

@@ -91,7 +91,7 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
         for name, scale in zip((*operator.sources, operator.result), operator.scales, strict=True):
             draft.scales[name] = TensorScales.from_scale(scale.scale, scale.zero)
     graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
-    for info in _inputs(model):
+    for info in model.graph.input:
         with log.errors_of("", [info.name]):
             inputs.append((info.name, _add_input(draft, info.name)))
     for node in nodes:
@@ -155,16 +155,11 @@ def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> Non
         draft.requantize(written.output[0], int8.result)
 
 
-def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    constants = {tensor.name for tensor in model.graph.initializer}
-    return [info for info in model.graph.input if info.name not in constants]
-
-
 def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy with shapes inferred from the input shapes; an open batch is 1."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    for info in _inputs(copy):
+    for info in copy.graph.input:
         for dim in info.type.tensor_type.shape.dim[:1]:
             dim.dim_value = dim.dim_value if dim.HasField("dim_value") else 1
     for info in (*copy.graph.value_info, *copy.graph.output):
@@ -176,7 +171,7 @@ def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 def _open_extents(model: onnx.ModelProto) -> list[FormObstacle]:
     """Return an obstacle for each input with unknown extents behind the batch."""
     obstacles = []
-    for info in _inputs(model):
+    for info in model.graph.input:
         dims = list(enumerate(info.type.tensor_type.shape.dim))[1:]
         texts = [f"{k} is {d.dim_param or '?'}" for k, d in dims if not d.HasField("dim_value")]
         problem = f"input {info.name!r}: extent {', '.join(texts)}, but TFLite needs numbers"

@@ -75,7 +75,7 @@ def describe_integers(
         layers=layer_rows(quantization, comparison),
         budget=None if budget is None else budget_report(graph, budget),
         host_padding=padding_report(quantization.unpadded, padded),
-        partial_sums=partial_sums(graph, padded.sensitivity),
+        partial_sums=partial_sums(graph, padded.sensitivity()),
         source_scales=source_scales(graph, state),
     )
     warnings = notices.nothing_left(legal.plan) or notices.about_samples(data, accuracy, similarity)

@@ -10,17 +10,17 @@ from npuconv.legalize.source_model import by_label, describe, form_of, operators
 from npuconv.model import Model, Node, query
 from npuconv.partition import costs, crossings
 from npuconv.partition.costs import cost
+from npuconv.partition.crossings import Subgraph
 from npuconv.records import replace
 from npuconv.report.groups import group_by
 from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
 
-def node_rows(legal: LegalModel) -> tuple[schema.NodeInfo, ...]:
+def node_rows(legal: LegalModel, subgraphs: list[Subgraph]) -> tuple[schema.NodeInfo, ...]:
     """Return a row for every node of the rewritten float graph."""
     model, plan = legal.model, legal.plan
-    subgraphs = enumerate(crossings.subgraphs(model, plan), 1)
-    numbers = {id(node): number for number, part in subgraphs for node in part.nodes}
+    numbers = {id(node): k for k, part in enumerate(subgraphs, 1) for node in part.nodes}
     return tuple(
         schema.NodeInfo(
             name=model.label(node),
@@ -51,10 +51,12 @@ def node_source(model: Model, label: str, *, located: bool = False) -> schema.No
     return row
 
 
-def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.Device:
+def device_row(
+    legal: LegalModel, nodes: tuple[schema.NodeInfo, ...], subgraphs: list[Subgraph]
+) -> schema.Device:
     """Return subgraphs and traffic of the device, and its share of the multiplications."""
-    model, plan, source = legal.model, legal.plan, legal.source
-    crossing = crossings.crossings(model, plan)
+    model, source = legal.model, legal.source
+    crossing = crossings.crossings(model, legal.plan)
     nodes_of = group_by(nodes, lambda node: node.subgraph)
     return schema.Device(
         macs_before=schema.MacShare(
@@ -83,7 +85,7 @@ def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.
                     schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.outputs
                 ),
             )
-            for number, subgraph in enumerate(crossings.subgraphs(model, plan), 1)
+            for number, subgraph in enumerate(subgraphs, 1)
         ),
         kept_float=_kept_float(legal) if legal.device.keep_float else None,
     )

@@ -93,7 +93,7 @@ def layer_rows(
             source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
             weights[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
-    powers = quantization.error_powers  # relative to the power of the outputs
+    powers = quantization.error_powers()  # relative to the power of the outputs
     nodes = {layer.display_label: layer.node for layer in comparison.layers}
     sources = {n.name: graph.model.sources.get(graph.model.label(n)) for n in graph.model.nodes()}
     total, rows = sum(powers.values()), []
@@ -158,7 +158,7 @@ def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
     some = flat[:: max(1, -(-flat.size // MAX_VALUES))]
     rounded = np.rint(some[np.isfinite(some)]).clip(LOWEST - 1, HIGHEST + 1)
     size = quality.LEVELS_PER_BIN
-    bins = (rounded.astype(np.int64) - LOWEST) // size + 1  # 0: below -128
+    bins = (rounded.astype(np.int16) - LOWEST) // size + 1  # 0: below -128
     return tuple(np.bincount(bins, minlength=(HIGHEST - LOWEST + 1) // size + 2).tolist())
 
 
@@ -280,7 +280,8 @@ def padding_report(unpadded: QuantizedGraph, padded: QuantizedGraph) -> quality.
     graphs = (unpadded, padded)
     before, after = (crossings(q.graph.model, q.graph.plan).bytes for q in graphs)
     extra = None if before is None or after is None else after - before
-    powers = [float(q.sensitivity.powers.sum()) if q.sensitivity else 0.0 for q in graphs]
+    errors = [q.sensitivity() for q in graphs]
+    powers = [0.0 if error is None else float(error.powers.sum()) for error in errors]
     gain = 10 * math.log10(powers[0] / powers[1]) if all(powers) else None
     return quality.HostPadding(
         tensors=tuple(sorted(padded.state.encodings.keys() - unpadded.state.encodings.keys())),

@@ -10,6 +10,7 @@ from npuconv.config import Options
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
+from npuconv.partition import crossings
 from npuconv.records import dataclass
 from npuconv.report.builder.placement_rows import device_row, node_rows, node_source
 from npuconv.report.groups import kind
@@ -57,10 +58,11 @@ def build_report(
         timings: seconds of each stage; without them the report has no timings.
     """
     model, source, target = legal.model, legal.source, legal.target
-    is_refused, nodes = legal.findings.refuse, node_rows(legal)
+    subgraphs = crossings.subgraphs(model, legal.plan)
+    is_refused, nodes = legal.findings.refuse, node_rows(legal, subgraphs)
     verdict: Verdict = "convertible" if is_check else "converted"
     verdict = "refused" if is_refused else verdict
-    device = device_row(legal, nodes)
+    device = device_row(legal, nodes, subgraphs)
     findings = legal.findings.selected
     remaining = [finding for finding in findings if finding.status != Status.REWRITTEN]
     warnings = (*results.warnings, *stale(legal.findings.accepted, legal.findings.all_findings))
