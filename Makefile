@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/pytest -n auto --maxschedchunk 4
 # Each run would else compile all tests anew, which takes longer than most of them.
 export PYTHONDONTWRITEBYTECODE :=
+# Tests and benchmarks also import onnxruntime by itself.
+export ORT_DISABLE_TELEMETRY := 1
 SITE_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help

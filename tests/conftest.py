@@ -21,6 +21,9 @@ if settings.get_current_profile_name() != "ci":
 for name in ("NO_COLOR", "COLUMNS", "NPUCONV_TRACEBACK"):
     os.environ.pop(name, None)
 
+# Some tests import onnxruntime before npuconv, which turns its telemetry off.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
 # As a conversion does. Threads of BLAS that wait take the core of the other test process, and the
 # last bit of a product depends on how many there are.
 threadpool_limits(1, "blas")

@@ -139,18 +139,19 @@ def test_a_lack_of_memory_is_never_tried_again(monkeypatch, run):
 @pytest.mark.parametrize(
     "text", ["std::bad_alloc", "pthread_create failed: Cannot allocate memory"]
 )
-def test_a_lack_of_memory_of_a_new_session(monkeypatch, text):
-    """It is not tried with less optimization."""
+def test_a_lack_of_memory_of_a_new_session(monkeypatch, capsys, text):
+    """Neither npuconv tries again, with less optimization, nor onnxruntime, with its fallback."""
     loads = []
 
     def fail(*_, **__):
         loads.append(text)
         raise RuntimeError(text)
 
-    monkeypatch.setattr(executor.ort, "InferenceSession", fail)
+    monkeypatch.setattr(executor.ort.InferenceSession, "_create_inference_session", fail)
     with pytest.raises(MemoryError):
         Session(negation())
     assert loads == [text]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_model_over_two_gigabytes():

@@ -8,6 +8,7 @@ import threading
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import onnx
@@ -35,6 +36,8 @@ _REFUSAL = (
     "onnxruntime does not run the file at its default settings: set graph_optimization_level of "
     "its SessionOptions to {} ({})"
 )
+# Its fallback would be the same provider again, with the disabled optimizers and lines on stdout.
+_ON_CPU: dict[str, Any] = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 RANDOM_PLACES = "npuconv.random"  # key of metadata: see random_places
 
@@ -124,9 +127,7 @@ def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.
     """
     try:
         with _refusals():
-            return ort.InferenceSession(
-                data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
-            )
+            return ort.InferenceSession(data, options, disabled_optimizers=disabled, **_ON_CPU)
     except RuntimeRefusedError:
         if options.graph_optimization_level not in _SIMPLER:
             raise
@@ -157,7 +158,7 @@ def refusal(model: onnx.ModelProto, feed: Mapping[str, np.ndarray] | None = None
             options.add_session_config_entry(_FOLDER, store.ROOT)
         try:
             with _refusals():
-                session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+                session = ort.InferenceSession(data, options, **_ON_CPU)
                 if feed is not None:
                     session.run(None, {name: feed[name] for name in names & feed.keys()})
         except RuntimeRefusedError as error:

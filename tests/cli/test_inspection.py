@@ -84,13 +84,17 @@ def test_nothing_is_changed(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_json():
-    """JSON has everything, the same every time."""
-    text = inspect(digits()).as_json()
-    assert text == inspect(digits()).as_json()
+def test_json(cli, folder):
+    """JSON has everything, the same every time, and no character that acts on a terminal."""
+    proto = digits()
+    proto.graph.node[0].name = "über\x1b"
+    onnx.save(proto, folder / "m.onnx")
+    text = cli("inspect", "m.onnx", "--output-format", "json").out
+    assert text == cli("inspect", "m.onnx", "--output-format", "json").out
     data = json.loads(text)
     assert data["convolutions"][0]["kernel"] == "3x3"
-    assert text.endswith("}\n")
+    assert data["steps"][0]["name"] == "über\x1b"
+    assert "über\\u001b" in text
 
 
 def test_what_cannot_be_inspected(tmp_path):

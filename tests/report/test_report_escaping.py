@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
@@ -50,6 +51,15 @@ def test_json_has_no_infinity(make: Make) -> None:
     timings = tuple(Timing(stage="s", seconds=float(n)) for n in ("inf", "-inf", "nan", "1"))
     data = json.loads(report_json.render(make(timings=timings)), parse_constant=pytest.fail)
     assert [one["seconds"] for one in data["timings"]] == [None, None, None, 1.0]
+
+
+def test_names_like_infinity_stay() -> None:
+    """Only numbers become null, in lists and objects, not texts of the same letters."""
+    texts = ["NaN", "-Infinity", "x: NaN", "NaN,", "NaN\n", "Infinity,\n"]
+    data = {"Infinity": [math.inf, *texts, math.nan], "NaN": {"NaN": -math.inf}, "end": math.nan}
+    read = json.loads(report_json.dumps(data), parse_constant=pytest.fail)
+    assert read == {"Infinity": [None, *texts, None], "NaN": {"NaN": None}, "end": None}
+    assert report_json.dumps(math.nan) == "null\n"
 
 
 def test_json_of_several(report: Report, clean: Report) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from npuconv import files
-from npuconv.batch.job import Job, Outcome, make_settings
+from npuconv.batch.job import Job, Outcome, Settings, make_settings
 from npuconv.batch.run_jobs import Batch, Watcher
 from npuconv.cli import screen
 from npuconv.cli.guard import check_destinations, signal_exit_code
@@ -26,7 +26,6 @@ from npuconv.report.words import count
 from npuconv.timings import Progress
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
-_RUN_FLAGS = ("jobs", "threads", "timeout", "memory", "resume", "scheduler")
 _NUMBER, _OVERRIDE = click.IntRange(1), "JOBS.yaml may override it"
 _SUMMARY = ("batch.report.json", "batch.report.html")  # files in the folder of the results
 
@@ -88,7 +87,7 @@ def batch(
         format_of(report)
     refuse_empty({"config": config, **flags})
     config = chosen_config(config, quiet=quiet)
-    settings = make_settings(**{name: flags.pop(name) for name in _RUN_FLAGS})
+    settings = make_settings(**{name: flags.pop(name) for name in Settings.model_fields})
     work = Batch(path, settings, parse_flags(flags), config)
     if dry_run:
         return _show_plan(work, output_format, quiet)

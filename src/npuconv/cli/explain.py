@@ -42,12 +42,10 @@ def explain(code: str | None, everything: bool, output_format: str) -> int:
     (fuse-batchnorm). The beginning of several (SHP, fuse) lists these; without it, all
     are listed.
     """
-    if code:
-        text = describe(code, output_format, screen.terminal())
-    elif everything or output_format != "text":
+    if everything and not code:
         text = describe_all(output_format)
     else:
-        text = list_entries((*rules(), *passes()), screen.terminal())
+        text = describe(code or "", output_format, screen.terminal())
     click.echo(text, nl=False)
     return 0
 
@@ -57,7 +55,7 @@ def describe(code_or_name: str, form: str = "text", width: int | None = None) ->
 
     Args:
         code_or_name: ``SHP002``, ``group-unsupported`` or ``fuse-batchnorm``; ``SHP`` and
-            ``fuse-`` match several.
+            ``fuse-`` match several, an empty text all.
         form: text, json or markdown.
         width: columns that a line of a list may have; None for whole lines.
 

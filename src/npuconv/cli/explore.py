@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from npuconv.legalize.split.planner import Planner, SplitPlan
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost
 from npuconv.records import asdict, dataclass
+from npuconv.report.json import dumps
 from npuconv.report.sections import Section, Table
 from npuconv.report.words import count, quantity, size
 from npuconv.target import Target, value_text
@@ -73,11 +73,6 @@ class Exploration:
     macs: int
     convolutions: int
     curves: tuple[Curve, ...]
-
-    def as_json(self) -> str:
-        """Return the exploration as JSON, for programs."""
-        data = {"schema_version": SCHEMA_VERSION, **asdict(self)}
-        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 Layers = Counter[Layer]  # number of equal convolutions of one model, by layer
@@ -223,7 +218,7 @@ def explore(
     for path, reason in result.left_out.items():
         screen.fail(reason if reason.startswith(path) else f"{path}: left out: {reason}")
     if output_format == "json":
-        click.echo(result.as_json(), nl=False)
+        click.echo(dumps({"schema_version": SCHEMA_VERSION, **asdict(result)}), nl=False)
     elif result.models:
         screen.show(_sections(result, verbose=verbose), no_color=no_color)
     return 2 if result.left_out else 0

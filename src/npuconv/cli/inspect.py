@@ -10,6 +10,8 @@ from npuconv.cli import screen
 from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import parse_shapes
+from npuconv.records import asdict
+from npuconv.report.json import dumps
 from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import size
 
@@ -44,7 +46,7 @@ def inspect(
 
     content = inspection.inspect(model, parse_shapes(input_shape))
     if output_format == "json":
-        click.echo(content.as_json(), nl=False)
+        click.echo(dumps(asdict(content)), nl=False)
     else:
         screen.show(_sections(content, verbose=verbose), no_color=no_color)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -15,7 +14,7 @@ from npuconv.model import Model, Node, Tensor, Window, load, query, shapes, wind
 from npuconv.model.conv import flat_pads
 from npuconv.model.nhwc import as_float
 from npuconv.partition import costs
-from npuconv.records import asdict, dataclass, replace
+from npuconv.records import dataclass
 from npuconv.report.words import total
 
 
@@ -65,11 +64,7 @@ class Inspection:
     attributes: dict[str, dict[str, int]]  # number of convolutions by attribute and value
     convolutions: tuple[Convolution, ...]
     steps: tuple[NodeSummary, ...]
-    calibration: str = ""  # data that convert would assume without --calibration, and why
-
-    def as_json(self) -> str:
-        """Return the inspection as JSON, for programs."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+    calibration: str  # data that convert would assume without --calibration, and why
 
 
 def inspect(
@@ -80,36 +75,7 @@ def inspect(
     Raises:
         ModelError: not a valid model.
     """
-    from npuconv.data.builtin import choose_builtin
-    from npuconv.legalize.legal import legalize
-
-    inspection = summarize(read(source, input_shape))
-    try:
-        legal = legalize(source, Options(input_shape=input_shape or {}, verify=False))
-        if not legal.plan.convolutions:
-            return inspection
-        builtin = choose_builtin(legal.model, legal.options.preprocess)
-    except NpuconvError:  # ``check`` reports the reason
-        return inspection
-    return replace(inspection, calibration=builtin.sentence)
-
-
-def read(
-    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
-) -> Model:
-    """Return a model with its shapes inferred.
-
-    Raises:
-        ModelError: not a valid model.
-    """
-    model = load.load(source)
-    shapes.fix_inputs(model, input_shape or {})
-    shapes.infer(model)
-    return model
-
-
-def summarize(model: Model) -> Inspection:
-    """Return a model in numbers."""
+    model = read(source, input_shape)
     nodes = [node for node, _ in model.walk()]
     inside = len(nodes) - len(model.nodes())
     header = model.header
@@ -148,7 +114,37 @@ def summarize(model: Model) -> Inspection:
         },
         convolutions=convolutions,
         steps=tuple(_summary(model, node) for node in model.nodes()),
+        calibration=_assumed_samples(source, input_shape or {}),
     )
+
+
+def read(
+    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
+) -> Model:
+    """Return a model with its shapes inferred.
+
+    Raises:
+        ModelError: not a valid model.
+    """
+    model = load.load(source)
+    shapes.fix_inputs(model, input_shape or {})
+    shapes.infer(model)
+    return model
+
+
+def _assumed_samples(
+    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]]
+) -> str:
+    from npuconv.data.builtin import choose_builtin
+    from npuconv.legalize.legal import legalize
+
+    try:
+        legal = legalize(source, Options(input_shape=input_shape, verify=False))
+        if legal.plan.convolutions:
+            return choose_builtin(legal.model, legal.options.preprocess).sentence
+    except NpuconvError:  # ``check`` reports the reason
+        pass
+    return ""
 
 
 def _summary(model: Model, node: Node) -> NodeSummary:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -61,8 +60,10 @@ def show(name: str, output_format: str) -> None:
     if output_format == "yaml":
         click.echo(description.yaml, nl=False)
     elif output_format == "json":
+        from npuconv.report.json import dumps
+
         data = description.model_dump(by_alias=True, exclude_unset=True, mode="json")
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        click.echo(dumps(data), nl=False)
     else:
         width = screen.terminal()
         for line in _show_lines(description):
@@ -119,8 +120,10 @@ def _show_lines(target: Target) -> list[str]:
     cited: dict[str, Cited] = {**dict(target.blocks()), "costs": target.costs}
     for title, rows in _parts(target).items():
         if rows or title in target.operators:
-            origin = _origin(cited[title]) if title in cited else ""
-            lines += ["", *([title + origin] if title else []), *_aligned(rows)]
+            part = cited.get(title)
+            origin = ": ".join(filter(None, (part.source, part.why))) if part else ""
+            head = f"{title}  [{origin}]" if origin else title
+            lines += ["", *([head] if head else []), *_aligned(rows)]
     if target.sources:
         lines += ["", "sources", *(f"  {name}: {text}" for name, text in target.sources.items())]
     return [line.rstrip() for line in lines]
@@ -201,11 +204,6 @@ def _with_notes(limit: Limit) -> str:
     """Return a limit with the assumed values, and the values of one operator of the hardware."""
     text = f"{limit.text()} (assumed: {limit.assumed})" if limit.assume else limit.text()
     return f"{text} (native: {limit.native.text()})" if limit.native else text
-
-
-def _origin(part: Cited) -> str:
-    origin = ": ".join(filter(None, (part.source, part.why)))
-    return f"  [{origin}]" if origin else ""
 
 
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -127,6 +127,7 @@ class RuleContext:
     obstacles: tuple[FormObstacle, ...] = ()  # obstacles to the output format, once tried
     _facts: dict[int, dict[str, Any]] = field(default_factory=dict)  # by id of the node
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
+    _operators: dict[tuple[str, str], ListedOperator | None] = field(default_factory=dict)
 
     def nodes_of(self, ops: frozenset[str]) -> list[Node]:
         """Return the nodes of these operators, ``{"*"}`` for all; sorted once per lint.
@@ -159,7 +160,10 @@ class RuleContext:
 
     def operator(self, node: Node) -> ListedOperator | None:
         """Return the target's entry for the node's operator; None if there is none."""
-        return self.target.operator(_STANDS_FOR.get(node.op, node.op), node.domain or "")
+        key = (_STANDS_FOR.get(node.op, node.op), node.domain or "")
+        if key not in self._operators:
+            self._operators[key] = self.target.operator(*key)
+        return self._operators[key]
 
     def covers(self, node: Node) -> bool:
         """Return whether the target covers the node; convolutions, with their own rule, count."""

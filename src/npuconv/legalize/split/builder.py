@@ -191,11 +191,8 @@ class Builder:
 
     def to_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
         """Turn each ``factors`` block of cells into channels, by phase; extents must divide."""
-        return self._once(
-            ("channels", id(tensor), tuple(factors)),
-            tensor,
-            lambda: self._to_channels(tensor, factors),
-        )
+        key = ("channels", id(tensor), tuple(factors))
+        return self._once(key, tensor, lambda: self._to_channels(tensor, factors))
 
     def from_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
         """Turn phases in channels back into cells: the inverse of ``to_channels``."""
@@ -233,12 +230,11 @@ class Builder:
         """New weights or a new bias of a layer, created once for each key."""
         owner = piece.bias if is_bias and piece.bias is not None else piece.weight
         kind = "bias" if is_bias else "weight"
+        name = f"{self.node.name}/{kind}"
         return self._once(
             (kind, id(owner), key),
             owner,
-            lambda: edit.constant(
-                self.model, f"{self.node.name}/{kind}", np.ascontiguousarray(make())
-            ),
+            lambda: edit.constant(self.model, name, np.ascontiguousarray(make())),
         )
 
     def biases(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
@@ -371,8 +367,7 @@ class Builder:
         n, channels, *extents = self.dims(tensor)
         cells = [int(e or 0) // f for e, f in zip(extents, factors, strict=True)]
         shape = [n, int(channels or 0) * int(np.prod(factors)), *cells]
-        part = self._part(tensor)
-        count = int(np.prod(factors))
+        part, count = self._part(tensor), int(np.prod(factors))
         phases_of = {} if part is None else {"channels": np.tile(part.channels, count)}
         if len(factors) == 2 and len(set(factors)) == 1:
             result = self._insert("SpaceToDepth", [tensor], shape, blocksize=factors[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from npuconv.lazy import np
@@ -50,35 +50,26 @@ def constant(tensor: Tensor | None) -> NDArray[Any] | None:
     if producer.op == "Constant":
         number = producer.attrs.get("value_float")
         return None if number is None else np.asarray(number, np.float32)
-    if producer.op in _RESHAPING:
-        return _reshape_constant(constant(producer.inputs[0]), producer)
-    if producer.op == "Mul":
-        parts = [constant(t) for t in producer.inputs]
-        if all(p is not None and p.dtype.kind == "f" for p in parts):
-            return np.asarray(parts[0] * parts[1])  # type: ignore[operator]
-    return _clip_constants(producer) if producer.op == "Clip" else None
-
-
-def _clip_constants(node: Node) -> NDArray[Any] | None:
-    """Return the values of a Clip of constants, with bounds as inputs."""
-    values = constant(node.inputs[0])
-    low, high = (constant(query.input_of(node, index)) for index in (1, 2))
-    if values is None or low is None or high is None:
+    if producer.op not in _COMPUTED:
         return None
-    return np.asarray(np.clip(values, low, high))
+    count, compute = _COMPUTED[producer.op]
+    operands = [constant(query.input_of(producer, index)) for index in range(count)]
+    return None if any(x is None for x in operands) else compute(producer, *operands)
 
 
-_RESHAPING = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten")
-
-
-def _reshape_constant(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
-    """Apply a node that changes shape or order of axes to constant values."""
-    if values is None or node.op == "Identity":
-        return values
-    if node.op == "Transpose":
-        return np.transpose(values, query.attribute(node, "perm", None))
+def _reshape(node: Node, values: NDArray[Any]) -> NDArray[Any] | None:
     dims = query.static_shape(node.outputs[0])
     return values.reshape(dims) if dims is not None else values if values.size == 1 else None
+
+
+# By operator, the number of inputs that decide its result, and the function of these.
+_COMPUTED: dict[str, tuple[int, Callable[..., NDArray[Any] | None]]] = {
+    **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), (1, _reshape)),
+    "Identity": (1, lambda _, x: x),
+    "Transpose": (1, lambda node, x: np.transpose(x, query.attribute(node, "perm", None))),
+    "Mul": (2, lambda _, a, b: np.asarray(a * b) if a.dtype.kind == b.dtype.kind == "f" else None),
+    "Clip": (3, lambda _, x, low, high: np.asarray(np.clip(x, low, high))),
+}
 
 
 @dataclass(frozen=True)
