@@ -22,6 +22,17 @@ def test_weights_stay_out():
     assert {t.name for t in proto.graph.initializer} == {"c1", "c2"}
 
 
+def test_types_without_weights():
+    """A model of any size is inferred as with its weights; short constants decide shapes."""
+    proto = Net(x=(1, 64, 8, 8)).conv("x", (4, 64, 3, 3)).reshape([2, -1]).model()
+    size, types = len(proto.SerializeToString()), inference.typed_values(proto)
+    inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
+    values = (*inferred.input, *inferred.value_info, *inferred.output)
+    assert {value.name: value for value in types} == {value.name: value for value in values}
+    assert [d.dim_value for d in types[-1].type.tensor_type.shape.dim] == [2, 72]
+    assert len(proto.SerializeToString()) == size
+
+
 def test_constants_inside_subgraphs():
     """A constant that a branch reads is one of the graph's; what the branch makes is not."""
 
