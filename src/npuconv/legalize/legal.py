@@ -259,7 +259,8 @@ def legalize(
         tracker, after, opset_obstacle = Tracker(malformed), malformed, ""
         source_model = legal.source.with_costs(model, device.target, malformed)
     else:
-        before = sorted(engine.lint(rules) + engine.lint(rules, stage="source"), key=sort_key)
+        after = engine.lint(rules)
+        before = sorted(after + engine.lint(rules, stage="source"), key=sort_key)
         if contradiction and not any(f.severity == Severity.ERROR for f in before):
             _refuse_unless_it_runs(model, contradiction)
         tracker = Tracker(before)
@@ -279,8 +280,9 @@ def legalize(
             tracker.credit(SWEEP, legal.rule_context())
         legal = _split(legal, credit)
         opset_obstacle = opset.obstacle(model, device.options.opset)
-        rules = legal.rule_context(opset_obstacle=opset_obstacle)
-        after = engine.lint(rules)
+        if tracker.has_changes or opset_obstacle:
+            rules = legal.rule_context(opset_obstacle=opset_obstacle)
+            after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
     if legal.unsplit is not None and any(
         plan.biasless or plan.accumulates for _, plan in device.split_plans(legal.unsplit)
@@ -291,8 +293,8 @@ def legalize(
         split_layers(model, device.split_plans(model))
         core.sweep(model)
         legal = replace(legal, model=model)
-        lint = engine.lint(legal.rule_context(opset_obstacle=opset_obstacle))
-        around_convolutions = [f for f in lint if f.op_type not in query.CONVOLUTIONS]
+        rules = legal.rule_context(opset_obstacle=opset_obstacle)
+        around_convolutions = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
         after = sorted(convolutions + around_convolutions, key=sort_key)
     blocking = {label for f in after if selection.is_blocking(f) for label in f.origin}
@@ -317,8 +319,7 @@ def legalize(
     merged = explained(tracker.merge(after, log.rewrites), log.refusals)
     findings = legal.findings.add(merged)
     if not any(map(selection.is_blocking, findings.selected)):
-        rules = legal.rule_context(plan=plan, opset_obstacle=opset_obstacle)
-        findings = findings.add(engine.lint(rules, stage="planned"))
+        findings = findings.add(engine.lint(replace(rules, plan=plan), stage="planned"))
     return replace(legal, findings=findings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
 
 from npuconv.findings import Finding, Severity, Status
@@ -24,8 +25,8 @@ Key = tuple[str, tuple[str, ...]]
 class Tracker:
     """Watches the findings of the source graph while passes change it.
 
-    After each pass that fired the rules are asked again, if they have open findings. Notes are
-    about a node being there, so for them it is enough to look whether it still is.
+    After each pass that fired the rules are asked again about the nodes of open findings. Notes
+    are about a node being there, so for them it is enough to look whether it still is.
     """
 
     def __init__(self, before: list[Finding]) -> None:
@@ -33,13 +34,17 @@ class Tracker:
         self._open = [f for f in self._before if f.severity != Severity.NOTE]
         self._notes = [f for f in self._before if f.severity == Severity.NOTE]
         self._gone: dict[Key, str] = {}
+        self.has_changes = False  # whether a pass has fired
 
     def credit(self, pass_name: str, rules: RuleContext) -> None:
         """Credit findings that disappeared to this pass."""
+        self.has_changes = True
         if self._open:
-            codes = {finding.code for finding in self._open}
-            asked = [rule for rule in engine.all_rules() if rule.code in codes]
-            marks = engine.marks(f for rule in asked for f in engine.run_rule(rule, rules))
+            nodes = defaultdict[str, set[str]](set)  # source nodes of open findings by code
+            for finding in self._open:
+                nodes[finding.code].update(finding.origin)
+            asked = [rule for rule in engine.all_rules() if rule.code in nodes]
+            marks = engine.marks(f for r in asked for f in engine.run_rule(r, rules, nodes[r.code]))
             self._open = self._keep(self._open, pass_name, lambda f: _is_marked(f, marks))
         if self._notes:
             labels = {rules.model.label(node) for node in rules.model.nodes()}

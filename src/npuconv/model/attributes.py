@@ -13,8 +13,8 @@ _PER_AXIS = {"strides": 1, "dilations": 1, "pads": 2, "output_padding": 1, "outp
 
 def contradictions(node: Node) -> Iterator[str]:
     """Yield the wrong lengths and the values that are too small in a convolution or pool."""
-    rank = window_rank(node)
-    if node.op not in query.CONVOLUTIONS + query.POOLS or rank is None:
+    rank = window_rank(node) if node.op in query.CONVOLUTIONS + query.POOLS else None
+    if rank is None:
         return
     axes = rank - 2
     if axes < 1:

@@ -169,9 +169,8 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
         if not model.origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
         for tensor in node.inputs:
-            if query.is_constant(tensor):
-                ids.add(id(tensor))
-            elif tensor.name and id(tensor) not in ids:  # an omitted input has no name
+            # An omitted input has no name.
+            if id(tensor) not in ids and tensor.name and not query.is_constant(tensor):
                 yield f"node {node.name!r} reads {tensor.name!r} before it is made"
         for _, inner in subgraphs(node):
             yield from _problems(model, inner, ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from npuconv.findings import Severity, Status
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.target import Target
     from npuconv.target.description import ListedOperator
-    from npuconv.target.limit import Limit
+    from npuconv.target.limit import Limit, Relation
 
 
 _CONVOLUTION = re.compile(r"Conv(?![a-z])")  # FusedConv matches, ConvertLayout does not
@@ -125,7 +125,9 @@ class RuleContext:
     evidence: CalibrationEvidence | None = None  # results of calibration; None before
     measured: MeasuredError | None = None  # measured error of the int8 model; None before
     obstacles: tuple[FormObstacle, ...] = ()  # obstacles to the output format, once tried
-    _facts: dict[int, dict[str, Any]] = field(default_factory=dict)  # by id of the node
+    # Facts, and the limits and relations that they break, by id of the node.
+    _facts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _broken: dict[int, tuple[dict[str, Limit], list[Relation]]] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _operators: dict[tuple[str, str], ListedOperator | None] = field(default_factory=dict)
 
@@ -190,33 +192,38 @@ class RuleContext:
 
         The message may use ``{problem}``.
         """
-        facts, operator = self.facts(node), self.operator(node)
-        for relation in operator.require if operator and facts else ():
-            if relation.holds(facts) is False:
-                problem = f"{relation.text(facts)} does not hold"
-                yield Violation(
-                    {"problem": problem, "target": self.target.name},
-                    limit=relation.text(),
-                    source=relation.cite(),
-                )
+        for relation in self._broken_demands(node)[1]:
+            problem = f"{relation.text(self.facts(node))} does not hold"
+            yield Violation(
+                {"problem": problem, "target": self.target.name},
+                limit=relation.text(),
+                source=relation.cite(),
+            )
 
     def beyond_listed(self, node: Node) -> Iterator[Violation]:
         """Yield violations of limits and relations of a listed operator; none for convolutions.
 
         The message may use ``{problem}`` and ``{target}``.
         """
-        if not is_convolution(node) and self.operator(node) is not None and self.facts(node):
-            names = tuple(n for n in self.limits(node) if n not in DECIDED_LATER)
+        if not is_convolution(node):
+            names = [n for n in self._broken_demands(node)[0] if n not in DECIDED_LATER]
             yield from self._beyond_limits(node, names)
             yield from self.broken_relations(node)
 
-    def _beyond_limits(self, node: Node, names: tuple[str, ...]) -> Iterator[Violation]:
-        facts, limits = self.facts(node), self.limits(node)
-        for name in names:
-            limit, value = limits.get(name), lookup(facts, name)
-            if limit is None or limit.allows(value, facts) is not False:
+    def _broken_demands(self, node: Node) -> tuple[dict[str, Limit], list[Relation]]:
+        """Return the known limits, by fact, and the relations that the node breaks."""
+        if id(node) not in self._broken:
+            facts, operator = self.facts(node), self.operator(node)
+            self._broken[id(node)] = operator.broken(facts) if operator and facts else ({}, [])
+        return self._broken[id(node)]
+
+    def _beyond_limits(self, node: Node, names: Iterable[str]) -> Iterator[Violation]:
+        limits = self._broken_demands(node)[0]
+        for name in names if limits else ():
+            if name not in limits:
                 continue
-            text, shown_value = limit.text(facts), value_text(value)
+            facts, limit = self.facts(node), limits[name]
+            text, shown_value = limit.text(facts), value_text(lookup(facts, name))
             values = {"fact": name, "value": shown_value, "limit": text, "op": node.op}
             values["problem"] = f"{name} is {shown_value}; the device takes {text}"
             values["target"] = self.target.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from npuconv.errors import bugs_in
 from npuconv.findings import Finding, sort_key
@@ -67,8 +67,11 @@ def lint(ctx: RuleContext, *, stage: Stage = "float", only: Iterable[str] = ()) 
     return sorted((finding for rule in rules for finding in run_rule(rule, ctx)), key=sort_key)
 
 
-def run_rule(rule: Rule, ctx: RuleContext) -> list[Finding]:
+def run_rule(rule: Rule, ctx: RuleContext, labels: Set[str] = frozenset()) -> list[Finding]:
     """Return the findings of one rule, in the order of the nodes.
+
+    A rule about nodes looks only at those that come from the source nodes of these ``labels``,
+    if there are any.
 
     Raises:
         InternalError: the rule failed, which is a bug in it.
@@ -77,7 +80,12 @@ def run_rule(rule: Rule, ctx: RuleContext) -> list[Finding]:
         pairs: Iterable[tuple[Node | None, Violation]] = (
             ((violation.node, violation) for violation in rule.function(ctx.model, ctx))
             if rule.ops is None
-            else ((n, v) for n in ctx.nodes_of(rule.ops) for v in rule.function(n, ctx))
+            else (
+                (node, violation)
+                for node in ctx.nodes_of(rule.ops)
+                if not labels or not labels.isdisjoint(ctx.model.origin(node))
+                for violation in rule.function(node, ctx)
+            )
         )
         return [
             make_finding(rule, ctx, violation, node)

@@ -65,10 +65,12 @@ def needs(ctx: RuleContext) -> list[Need]:
             continue  # no limit applies to the node
         facts = ctx.facts(node)
         for fact, limit in ctx.limits(node).items():
+            if limit.is_documented or fact in DECIDED_LATER:
+                continue
             value = lookup(facts, fact)
             if value is None and fact in facts and fact in EXTENTS:
                 value = ANY
-            if not limit.is_documented and value is not None and fact not in DECIDED_LATER:
+            if value is not None:
                 limits[f"{node.op}.{fact}"] = limit
                 nodes.setdefault(f"{node.op}.{fact}", {}).setdefault(value, []).append(node)
     result = []

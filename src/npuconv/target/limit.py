@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import cache, cached_property
 from operator import ge, le
 from types import ModuleType
 from typing import Annotated, Any, Literal, Self
@@ -84,12 +84,12 @@ class Limit(Cited):
         """Return whether the limit is documented."""
         return self.limit is None
 
-    @property
+    @cached_property
     def predicate(self) -> str:
         """The one predicate that is given, such as ``one_of``."""
         return next(name for name in PREDICATES if getattr(self, name) is not None)
 
-    @property
+    @cached_property
     def values(self) -> tuple[FactValue, ...]:
         """Values that the predicate compares with, names of facts unresolved."""
         value = getattr(self, self.predicate)

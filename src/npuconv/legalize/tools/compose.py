@@ -65,8 +65,10 @@ def _merge(model: Model, log: Log) -> int:
     unique: dict[tuple[int, Movement], Node] = {}
     merged = 0
     for node in [n for n in model.nodes(*OPS) if len(n.outputs)]:
-        movement, result = _movement(node), node.outputs[0]
-        if movement is None or model.is_output(result):
+        result = node.outputs[0]
+        if len(query.consumers(node.inputs[0])) < 2 or model.is_output(result):
+            continue
+        if (movement := _movement(node)) is None:
             continue
         equal = unique.setdefault((id(node.inputs[0]), movement), node)
         if equal is node:

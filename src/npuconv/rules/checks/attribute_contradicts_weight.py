@@ -43,8 +43,8 @@ def attribute_contradicts_weight(node: Node, _ctx: RuleContext) -> Violations:
 
 def _crop_faults(node: Node) -> Iterator[str]:
     """Yield the axes of a transposed convolution whose pads leave no output."""
-    win = window(node)
-    if win is None or win.op != "ConvTranspose" or win.kernel is None:
+    win = window(node) if node.op == "ConvTranspose" else None
+    if win is None or win.kernel is None:
         return
     if win.auto_pad != "NOTSET" or win.output_shape:
         return

@@ -38,9 +38,9 @@ _SLICES = (
     silent=CONV,
 )
 def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    win = window(node)
-    fixed_axes = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
     for violation in ctx.violations(node, "rank"):
+        win = window(node)
+        fixed_axes = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
         if win is None or not fixed_axes:
             yield violation
             continue
