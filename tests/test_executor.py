@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import psutil
 import pytest
 from google.protobuf.message import EncodeError
 from onnx import helper, numpy_helper
@@ -259,3 +260,25 @@ def test_random_operators_in_branches_and_beside_each_other() -> None:
     assert all(np.array_equal(first[name], second[name]) for name in first)
     assert not np.array_equal(first["a"], first["b"])
     assert not np.array_equal(first["a"], first[net.last])
+
+
+def test_one_arena():
+    """Sessions share memory within the statement; behind it the memory is free, also on errors."""
+    model = Net(x=("N",)).op("Neg").op("Abs").model()
+    values = np.ones(2**24, np.float32)  # 64 MiB
+
+    def resident() -> float:
+        return psutil.Process().memory_info().rss / 2**20
+
+    with executor.one_arena():
+        before = resident()
+        for _ in range(3):
+            result = executor.Session(model).run({"x": values})["t1"]
+            assert (result == 1).all()
+            del result
+        held = resident() - before
+    assert 64 <= held < 3 * 64 + 32
+    assert resident() - before < 32
+    with pytest.raises(ZeroDivisionError), executor.one_arena():
+        raise ZeroDivisionError
+    assert (executor.Session(model).run({"x": -values[:4]})["t1"] == 1).all()

@@ -40,9 +40,12 @@ class Measured:
 
 
 def environment() -> dict[str, str]:
-    """Environment of this process, in which the harness can be imported."""
+    """Environment of this process, in which the harness can be imported.
+
+    Python may write compiled modules: installed packages have them, so ours must have them too.
+    """
     paths = [str(_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def measure(command: list[str], *, seconds: int = 900, gib: float = 10) -> Measured:

@@ -10,7 +10,7 @@ from typing import Unpack
 
 import onnx
 
-from npuconv import limits
+from npuconv import executor, limits
 from npuconv.config import Options, make_options
 from npuconv.conversion import Conversion, refusal
 from npuconv.data import Source
@@ -19,7 +19,6 @@ from npuconv.data.workers import one_thread_each
 from npuconv.emit.formats import with_target_defaults
 from npuconv.emit.write_model import emit_model, form_findings
 from npuconv.evaluate.comparison import check_loads, compare_conversion
-from npuconv.executor import run_errors
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.model import store
@@ -78,7 +77,7 @@ def convert_with(
         if legal.findings.refuse:
             raise refusal(build_report(legal, node_rows, timings=shown_clock))
         command = legal.target.command_for(options.format)
-        with run_errors(legal.model.name):
+        with executor.run_errors(legal.model.name):
             write = _write_integers if options.calibrates else _write_floats
             written = write(legal, calibration, clock)
         legal, tflite = written.legal, written.tflite  # calibration and errors add findings
@@ -97,7 +96,8 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
         data = open_calibration(legal, float_model, calibration)
         if data.builtin is not None:
             clock.announce(f"assumed: {data.builtin.sentence}", len(data.samples))
-    with one_thread_each():  # BLAS with several threads gives other last digits
+    # BLAS with several threads gives other last digits.
+    with executor.one_arena(), one_thread_each():
         quantization = quantize(legal, data, clock)
         with clock.measured("quantize"):
             split = quantization.parts  # the graph whose layers are split
