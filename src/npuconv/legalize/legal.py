@@ -259,8 +259,7 @@ def legalize(
         tracker, after, opset_obstacle = Tracker(malformed), malformed, ""
         source_model = legal.source.with_costs(model, device.target, malformed)
     else:
-        after = engine.lint(rules)
-        before = sorted(after + engine.lint(rules, stage="source"), key=sort_key)
+        before = sorted(engine.lint(rules) + engine.lint(rules, stage="source"), key=sort_key)
         if contradiction and not any(f.severity == Severity.ERROR for f in before):
             _refuse_unless_it_runs(model, contradiction)
         tracker = Tracker(before)
@@ -280,9 +279,8 @@ def legalize(
             tracker.credit(SWEEP, legal.rule_context())
         legal = _split(legal, credit)
         opset_obstacle = opset.obstacle(model, device.options.opset)
-        if tracker.has_changes or opset_obstacle:
-            rules = legal.rule_context(opset_obstacle=opset_obstacle)
-            after = engine.lint(rules)
+        rules = legal.rule_context(opset_obstacle=opset_obstacle)
+        after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
     if legal.unsplit is not None and any(
         plan.biasless or plan.accumulates for _, plan in device.split_plans(legal.unsplit)
@@ -340,7 +338,8 @@ def _split(legal: LegalModel, credit: Callable[[Pass, float], None]) -> LegalMod
         return legal
     convs = [conv for builder in write("rounding") for conv in builder.convs]
     unsplit = model.copy() if device.split_plans(model) else None
-    write("exact")
+    if unsplit is not None:
+        write("exact")
     summed = frozenset(conv.node for conv in convs if conv.summed)
     return replace(legal, unsplit=unsplit, summed=summed)
 

@@ -80,7 +80,7 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
             result = sum(run(node=node) for node in nodes if len(node.outputs))
         else:
             result = run()
-        if result != 0:
+        if result not in (0, []):
             sweep(model)
             validate.check_model(model, after=item.name)
             measuring.measure(entries.rewrites)

@@ -34,11 +34,9 @@ class Tracker:
         self._open = [f for f in self._before if f.severity != Severity.NOTE]
         self._notes = [f for f in self._before if f.severity == Severity.NOTE]
         self._gone: dict[Key, str] = {}
-        self.has_changes = False  # whether a pass has fired
 
     def credit(self, pass_name: str, rules: RuleContext) -> None:
         """Credit findings that disappeared to this pass."""
-        self.has_changes = True
         if self._open:
             nodes = defaultdict[str, set[str]](set)  # source nodes of open findings by code
             for finding in self._open:

@@ -218,13 +218,10 @@ class RuleContext:
         return self._broken[id(node)]
 
     def _beyond_limits(self, node: Node, names: Iterable[str]) -> Iterator[Violation]:
-        limits = self._broken_demands(node)[0]
-        for name in names if limits else ():
-            if name not in limits:
-                continue
-            facts, limit = self.facts(node), limits[name]
-            text, shown_value = limit.text(facts), value_text(lookup(facts, name))
+        facts, limits = self.facts(node), self._broken_demands(node)[0]
+        for name in filter(limits.get, names):
+            text, shown_value = limits[name].text(facts), value_text(lookup(facts, name))
             values = {"fact": name, "value": shown_value, "limit": text, "op": node.op}
             values["problem"] = f"{name} is {shown_value}; the device takes {text}"
             values["target"] = self.target.name
-            yield Violation(values, f"{name}={shown_value}", text, limit.cite())
+            yield Violation(values, f"{name}={shown_value}", text, limits[name].cite())

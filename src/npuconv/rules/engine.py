@@ -70,23 +70,19 @@ def lint(ctx: RuleContext, *, stage: Stage = "float", only: Iterable[str] = ()) 
 def run_rule(rule: Rule, ctx: RuleContext, labels: Set[str] = frozenset()) -> list[Finding]:
     """Return the findings of one rule, in the order of the nodes.
 
-    A rule about nodes looks only at those that come from the source nodes of these ``labels``,
-    if there are any.
+    With ``labels``, a rule about nodes looks only at nodes that replace these source nodes.
 
     Raises:
         InternalError: the rule failed, which is a bug in it.
     """
     with bugs_in(f"rule {rule.name!r}"):
-        pairs: Iterable[tuple[Node | None, Violation]] = (
-            ((violation.node, violation) for violation in rule.function(ctx.model, ctx))
-            if rule.ops is None
-            else (
-                (node, violation)
-                for node in ctx.nodes_of(rule.ops)
-                if not labels or not labels.isdisjoint(ctx.model.origin(node))
-                for violation in rule.function(node, ctx)
-            )
-        )
+        pairs: Iterable[tuple[Node | None, Violation]]
+        if rule.ops is None:
+            pairs = ((violation.node, violation) for violation in rule.function(ctx.model, ctx))
+        else:
+            nodes, origin = ctx.nodes_of(rule.ops), ctx.model.origin
+            nodes = [n for n in nodes if not labels.isdisjoint(origin(n))] if labels else nodes
+            pairs = ((n, v) for n in nodes for v in rule.function(n, ctx))
         return [
             make_finding(rule, ctx, violation, node)
             for node, violation in pairs

@@ -146,11 +146,7 @@ def written_violations(node: Node, ctx: RuleContext, *names: str) -> Iterator[Vi
         sums = abs(integers.astype("int64")).reshape(integers.shape[0], -1).sum(axis=1)
         facts["weight_abs_sum_max"] = int(sums.max())
     operator = ctx.target.operator("Conv")
-    limits = operator.limits_for(mode) if operator else {}
-    for name in names:
-        limit = limits.get(name)
-        if limit is not None and limit.allows(facts[name], facts) is False:
-            text, value = limit.text(facts), facts[name]
-            yield Violation(
-                {"fact": name, "value": value, "limit": text}, str(value), text, limit.cite()
-            )
+    limits = operator.broken(facts)[0] if operator else {}
+    for name in filter(limits.get, names):
+        text, value, source = limits[name].text(facts), facts[name], limits[name].cite()
+        yield Violation({"fact": name, "value": value, "limit": text}, str(value), text, source)

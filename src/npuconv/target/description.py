@@ -222,9 +222,9 @@ class ListedOperator(Demands):
 
     def broken(self, facts: Facts) -> tuple[dict[str, Limit], list[Relation]]:
         """Return the known limits, by fact, and relations that a node with these facts breaks."""
-        limits = self.limits_for(str(facts.get("mode", "plain")))
-        known = ((name, limit) for name, limit in limits.items() if limit.is_documented)
-        beyond = {n: v for n, v in known if v.allows(lookup(facts, n), facts) is False}
+        limits = self.limits_for(str(facts.get("mode", "plain"))).items()
+        documented = ((name, limit) for name, limit in limits if limit.is_documented)
+        beyond = {n: v for n, v in documented if v.allows(lookup(facts, n), facts) is False}
         return beyond, [r for r in self.require if r.holds(facts) is False]
 
     def objections(self, facts: Facts) -> list[str]:

@@ -64,11 +64,10 @@ def _merge(model: Model, log: Log) -> int:
     """Merge nodes that move the data of one tensor alike; return the number of nodes removed."""
     unique: dict[tuple[int, Movement], Node] = {}
     merged = 0
-    for node in [n for n in model.nodes(*OPS) if len(n.outputs)]:
-        result = node.outputs[0]
-        if len(query.consumers(node.inputs[0])) < 2 or model.is_output(result):
-            continue
-        if (movement := _movement(node)) is None:
+    nodes = [n for n in model.nodes(*OPS) if len(n.outputs)]
+    for node in [n for n in nodes if len(query.consumers(n.inputs[0])) > 1]:
+        movement, result = _movement(node), node.outputs[0]
+        if movement is None or model.is_output(result):
             continue
         equal = unique.setdefault((id(node.inputs[0]), movement), node)
         if equal is node:
