@@ -48,9 +48,10 @@ def quantize(
     values = np.asarray(x, np.float32)
     # A quotient beyond float32 becomes infinite and saturates like any large value.
     with np.errstate(over="ignore"):
-        steps = np.rint(values / _expand(np.asarray(scale, np.float32), axis, values.ndim))
-    steps = steps + _expand(np.asarray(zero_point, np.float32), axis, values.ndim)
-    return np.asarray(np.clip(steps, lowest, 127), np.int8)
+        steps = np.asarray(values / _expand(np.asarray(scale, np.float32), axis, values.ndim))
+    np.rint(steps, out=steps)
+    steps += _expand(np.asarray(zero_point, np.float32), axis, values.ndim)
+    return np.clip(steps, lowest, 127, out=steps).astype(np.int8)
 
 
 def dequantize(

@@ -232,25 +232,29 @@ def quantize_layer(
     if largest_bias:
         least = np.abs(offsets) / float(input_scale) / largest_bias * _MARGIN
         first = np.maximum(first, least).astype(np.float32)
-    scales, load = _fit_products(rows, first, reach)
-    steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
+    fitted, integers, load = _fit_products(rows, first, reach)
+    steps, scales, _ = quantize_bias(offsets, input_scale, fitted, load)
     raised = tuple(np.flatnonzero(scales > unraised).tolist())
     if per_tensor:
         # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
         scales = np.full(len(rows), scales.max())
         steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
-    quantized = quantize(values, scales, axis=0, lowest=-127)
-    return EncodedLayer(quantized, scales, None if bias is None else steps, raised)
+    if not np.array_equal(scales, fitted):
+        integers = quantize(rows, scales, axis=0, lowest=-127)
+    stored_bias = None if bias is None else steps
+    return EncodedLayer(integers.reshape(values.shape), scales, stored_bias, raised)
 
 
-def _fit_products(rows: Floats, scales: Floats, reach: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Return scales that limit ``reach * sum(|weight|)`` to half of int32, and that sum."""
+def _fit_products(
+    rows: Floats, scales: Floats, reach: int
+) -> tuple[Floats, NDArray[np.int8], NDArray[np.int64]]:
+    """Return scales that limit ``reach * sum(|weight|)`` to half of int32, the weights, the sum."""
     scales = scales.copy()
     while True:
-        steps = np.abs(quantize(rows, scales, axis=0, lowest=-127).astype(np.int16))
-        load = reach * steps.sum(axis=1, dtype=np.int64)
+        integers = quantize(rows, scales, axis=0, lowest=-127)
+        load = reach * np.abs(integers).sum(axis=1, dtype=np.int64)
         over = load > 2**30
         if not over.any():
-            return scales, load
+            return scales, integers, load
         # Rounding does not shrink in proportion; the extra 5 % make every turn count.
         scales[over] *= (1.05 * load[over] / 2**30).astype(np.float32)
