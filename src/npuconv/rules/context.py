@@ -213,15 +213,17 @@ class RuleContext:
     def _broken_demands(self, node: Node) -> tuple[dict[str, Limit], list[Relation]]:
         """Return the known limits, by fact, and the relations that the node breaks."""
         if id(node) not in self._broken:
-            facts, operator = self.facts(node), self.operator(node)
+            operator = self.operator(node)
+            facts = self.facts(node) if operator else {}
             self._broken[id(node)] = operator.broken(facts) if operator and facts else ({}, [])
         return self._broken[id(node)]
 
     def _beyond_limits(self, node: Node, names: Iterable[str]) -> Iterator[Violation]:
-        facts, limits = self.facts(node), self._broken_demands(node)[0]
+        limits = self._broken_demands(node)[0]
         for name in filter(limits.get, names):
-            text, shown_value = limits[name].text(facts), value_text(lookup(facts, name))
+            facts, limit = self.facts(node), limits[name]
+            text, shown_value = limit.text(facts), value_text(lookup(facts, name))
             values = {"fact": name, "value": shown_value, "limit": text, "op": node.op}
             values["problem"] = f"{name} is {shown_value}; the device takes {text}"
             values["target"] = self.target.name
-            yield Violation(values, f"{name}={shown_value}", text, limits[name].cite())
+            yield Violation(values, f"{name}={shown_value}", text, limit.cite())
