@@ -80,7 +80,8 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
         state = choose_encodings(graph, calibration, shares=state.shares)
     with clock.measured("round weights"):
         state = round_weights(graph, calibration.hessians, state, step=clock.step)
-    sensitivity = _start_sensitivity(graph, state, data)
+    with clock.measured("sensitivity"):
+        sensitivity = _start_sensitivity(graph, state, data)
     unpadded = QuantizedGraph(graph, state, sensitivity)
     with clock.measured("host padding"):
         graph, state, sensitivity = pad_between_layers(graph, calibration, state, sensitivity)
@@ -94,7 +95,8 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
             budget = spend_budget(graph, state, calibration.hessians, data.used, feeds, clock.step)
             oversampled = budget.oversampled
     if oversampled.repeated:
-        sensitivity = _start_sensitivity(oversampled.graph, oversampled.state, data)
+        with clock.measured("sensitivity"):
+            sensitivity = _start_sensitivity(oversampled.graph, oversampled.state, data)
     with clock.measured("split layers"):
         parts = split_quantized(oversampled.graph, oversampled.state)
     return Quantization(
