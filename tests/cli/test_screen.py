@@ -105,7 +105,7 @@ def test_progress(on_terminal, model):
     """
     code, shown = on_terminal("convert", model, stream="stderr")
     assert code == 0
-    assert "compare" in shown
+    assert "sensitivity" in shown
     assert "100 %" in shown
     assert "100 %" not in on_terminal("convert", model, "-q", stream="stderr")[1]
 
