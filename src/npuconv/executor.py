@@ -20,7 +20,7 @@ from npuconv.errors import ModelError, is_lack_of_memory, naming_model
 from npuconv.model import query, store
 from npuconv.model.integer_products import with_equal_types
 
-_LAST_FEED = {"x": np.zeros(1, np.float32)}
+_ARENA_FEED = {"x": np.zeros(1, np.float32)}
 _has_one_arena = False  # whether new sessions share an arena
 _limit = 0  # threads of an operator in a session without its own number; 0: all cores
 _ONE_ARENA = "session.use_env_allocators"
@@ -114,7 +114,7 @@ def saturates() -> bool:
 
 
 @cache
-def _last_session() -> ort.InferenceSession:
+def _arena_session() -> ort.InferenceSession:
     """Register an arena for the process; return a session whose run can free its memory."""
     kind = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR
     memory = ort.OrtMemoryInfo("Cpu", kind, 0, ort.OrtMemType.DEFAULT)
@@ -123,12 +123,12 @@ def _last_session() -> ort.InferenceSession:
         ort.create_and_register_allocator(memory, growth)
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["": 13]>
-        last (float[1] x) => (float[1] y) { y = Neg(x) }"""
+        arena (float[1] x) => (float[1] y) { y = Neg(x) }"""
     )
     options = ort.SessionOptions()
     options.add_session_config_entry(_ONE_ARENA, "1")
     session = _load(model.SerializeToString(), options, [])
-    session.run(None, _LAST_FEED)  # its results need no room among those of others
+    session.run(None, _ARENA_FEED)  # its results need no room among those of others
     return session
 
 
@@ -139,7 +139,7 @@ def one_arena() -> Iterator[None]:
     The system has to clear the memory that each session asks for, which takes longer.
     """
     global _has_one_arena
-    last = _last_session()
+    session = _arena_session()
     _has_one_arena = True
     try:
         yield
@@ -148,7 +148,7 @@ def one_arena() -> Iterator[None]:
         options = ort.RunOptions()
         options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         with contextlib.suppress(Exception):  # no memory is left, or the program's is no arena
-            last.run(None, _LAST_FEED, options)
+            session.run(None, _ARENA_FEED, options)
 
 
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
@@ -241,14 +241,14 @@ class Session:
         if not optimize or large:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
         disabled: list[str] = []
-        if _has_one_arena and not store.has_stored(model):
-            options.add_session_config_entry(_ONE_ARENA, "1")
         if store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # it would keep copies of weights in memory
             options.enable_cpu_mem_arena = False
             if optimize and not large:
                 options.graph_optimization_level = _SAME_LAYOUT
+        elif _has_one_arena:
+            options.add_session_config_entry(_ONE_ARENA, "1")
         with _refusals():
             data = with_equal_types(model).SerializeToString()
             self._session = _load(data, options, disabled)

@@ -246,7 +246,7 @@ class Comparison:
         parts: dict[str, dict[str, Stats]] = {name: {} for name in self._parts}
         measured = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
         with_layers = set(spread(len(samples), self._layer_samples))
-        refusal: Callable[[], str] = str  # none
+        refusal: Callable[[], str] = str  # returns "": no file is loaded
         if self._int8_model is not None and len(samples):
             feed = self.quantized(samples[0])
             refusal = start_work(partial(executor.refusal, self._int8_model, feed))

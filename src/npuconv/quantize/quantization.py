@@ -107,7 +107,7 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
 def _start_sensitivity(
     graph: LegalModel, state: QuantState, data: CalibrationData
 ) -> Callable[[], Sensitivity | None]:
-    """Measure the sensitivity beside the next steps, few of which need it."""
+    """Start to measure the sensitivity; return a wait for it, as few of the next steps need it."""
     model, points = with_logit_outputs(graph.proto), quant_points(graph, state)
     return start_work(partial(measure, model, points, data.used, SENSITIVITY.probes))
 
