@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import click
-from pydantic import BaseModel
 
 import keywords
 from npuconv.batch.jobs_file import JobsFile
@@ -29,6 +28,7 @@ from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.split.proposal import splits_of
+from npuconv.records import Record, default_of
 from npuconv.rules import RULES
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
@@ -77,7 +77,7 @@ def _schema(name: str) -> dict[str, Any]:
     models: dict[str, Any] = {
         "report": Report, "config": Options, "batch": JobsFile, "target": Target,
     }  # fmt: skip
-    schema = models[name].model_json_schema(by_alias=True)
+    schema = models[name].model_json_schema()
     if name == "report":
         _complete_report(schema["$defs"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
@@ -86,7 +86,7 @@ def _schema(name: str) -> dict[str, Any]:
 def _complete_report(definitions: dict[str, Any]) -> None:
     """Add the reports of verify and batch, and the codes and names of rules and passes."""
     for model in (VerifyReport, BatchReport):
-        schema = model.model_json_schema(by_alias=True)
+        schema = model.model_json_schema()
         definitions |= schema.pop("$defs")
         definitions[model.__name__] = schema
     finding = definitions["FindingInfo"]["properties"]
@@ -174,16 +174,16 @@ def _options() -> str:
     return f"{NOTE}# Options\n\n{text}\n\n" + "\n".join(lines) + "\n"
 
 
-def _keys(model: type[BaseModel], prefix: str) -> Iterator[str]:
+def _keys(model: type[Record], prefix: str) -> Iterator[str]:
     """Yield a row for each key; keys of a part have its prefix."""
     parts = {"preprocess": (Preprocess, "preprocess."), "rules": (Selection, "rules.PATTERN.")}
     for name, field in model.model_fields.items():
         if not prefix and name in parts:
             yield from _keys(*parts[name])
             continue
-        default = _yaml(field.get_default(call_default_factory=True))
-        values = ", ".join(f"`{word}`" for word in _values(field.annotation))
-        yield f"| {prefix}{name} | `{default}` | {values} | {field.description} |"
+        default = _yaml(default_of(field))
+        values = ", ".join(f"`{word}`" for word in _values(field.type))
+        yield f"| {prefix}{name} | `{default}` | {values} | {field.metadata['description']} |"
 
 
 def _yaml(value: object) -> str:

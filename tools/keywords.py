@@ -7,9 +7,8 @@ import inspect
 import re
 from textwrap import dedent
 
-from pydantic import BaseModel
-
 from npuconv.config import Options, Preprocess
+from npuconv.records import Record
 
 _LINE = 100  # columns of a line of code
 _KEYWORDS = """\"\"\"Keyword arguments of the library, with types that an editor completes.
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from npuconv.config import Form, Format, Level, Method, Preset, Selection, Step
     from npuconv.config import Preprocess as PreprocessOptions
 """
-_LISTS = {"Floats": "float | Sequence[float]"}  # type by its name in npuconv.config
+# type by its name in npuconv.config
+_LISTS = dict.fromkeys(("Floats", "Deviations"), "float | Sequence[float]")
 _LISTS |= dict.fromkeys(("Integers", "Pair"), "int | Sequence[int]")
 # Keys that check and convert take as parameters of their own.
 _PARAMETERS = {"target", "calibration"}
@@ -62,7 +62,7 @@ def _typed_dict(head: str, doc: str, types: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _annotations(model: type[BaseModel]) -> dict[str, str]:
+def _annotations(model: type[Record]) -> dict[str, str]:
     """The types of the keys of a model, widened by types that validation also accepts."""
     (tree,) = ast.parse(dedent(inspect.getsource(model))).body
     assert isinstance(tree, ast.ClassDef)
@@ -77,8 +77,8 @@ def _annotations(model: type[BaseModel]) -> dict[str, str]:
 
 def _widened(kind: str) -> str:
     """A type widened by lists, by one number for several, and by the name of a preset."""
-    if kind == "Preprocess":
+    if kind == "PreprocessField":
         return "PreprocessOptions | PreprocessKeywords | Preset"
-    kind = re.sub(r"Floats|Integers|Pair", lambda name: _LISTS[name[0]], kind)
+    kind = re.sub("|".join(_LISTS), lambda name: _LISTS[name[0]], kind)
     kind = re.sub(r"tuple\[(\w+), \.\.\.\]", r"Sequence[\1]", kind)
     return kind.replace("dict[", "Mapping[")

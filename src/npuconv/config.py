@@ -8,20 +8,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)  # fmt: skip
-
 from npuconv import yamlio
 from npuconv.errors import UsageError
 from npuconv.limits import DEFAULT, NAMES, Limits
+from npuconv.records import Before, Field, Record, faults
 from npuconv.version import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from npuconv.version import Format as Format
 
@@ -47,12 +37,6 @@ def suffix_of(output_format: str) -> str:
     return TFLITE_SUFFIX if output_format == "tflite" else SUFFIX
 
 
-class Strict(BaseModel):
-    """Base of the options: unknown keys are errors, nothing changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, defer_build=True)
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -61,23 +45,34 @@ def _as_tuple(value: Any) -> Any:
     return (value,) if _is_number(value) else value
 
 
+def _numbers(value: Any) -> list[float]:
+    return [*filter(_is_number, value)] if isinstance(value, list | tuple) else []
+
+
+def _as_finite(value: Any) -> Any:
+    if not all(map(math.isfinite, _numbers(_as_tuple(value)))):
+        raise ValueError("must be finite numbers")
+    return _as_tuple(value)
+
+
+def _as_deviations(value: Any) -> Any:
+    if (smallest := min(_numbers(_as_tuple(value)), default=1)) <= 0:
+        raise ValueError(f"a standard deviation is above 0, not {smallest:g}")
+    return value
+
+
 def _as_square(value: Any) -> Any:
     return (value, value) if _is_number(value) else value
 
 
 # Lists for which one number may be given.
-Floats = Annotated[
-    tuple[float, ...], BeforeValidator(_as_tuple, json_schema_input_type=float | tuple[float, ...])
-]
-Integers = Annotated[
-    tuple[int, ...], BeforeValidator(_as_tuple, json_schema_input_type=int | tuple[int, ...])
-]
-Pair = Annotated[
-    tuple[int, int], BeforeValidator(_as_square, json_schema_input_type=int | tuple[int, int])
-]
+Floats = Annotated[tuple[float, ...], Before(_as_finite, float | tuple[float, ...])]
+Deviations = Annotated[Floats, Before(_as_deviations, float | tuple[float, ...])]
+Integers = Annotated[tuple[int, ...], Before(_as_tuple, int | tuple[int, ...])]
+Pair = Annotated[tuple[int, int], Before(_as_square, int | tuple[int, int])]
 
 
-class Preprocess(Strict):
+class Preprocess(Record):
     """Conversion of an image file to a model input.
 
     The pixel value v (0..255) becomes ``(v - mean) / std`` per channel, after resizing
@@ -85,24 +80,24 @@ class Preprocess(Strict):
     """
 
     preset: Preset | None = Field(
-        None,
+        default=None,
         description="normalization of images; unit: 0..1; signed: -1..1; imagenet: ImageNet mean "
         "and std; raw: 0..255; none: nothing is assumed, only without --calibration",
     )
     mean: Floats | None = Field(
-        None, description="subtracted from pixels of 0..255; one number, or one per channel"
+        default=None, description="subtracted from pixels of 0..255; one number, or one per channel"
     )
-    std: Floats | None = Field(
-        None, description="divides pixels of 0..255; one number, or one per channel"
+    std: Deviations | None = Field(
+        default=None, description="divides pixels of 0..255; one number, or one per channel"
     )
     resize: Integers | None = Field(
-        None, description="HEIGHT,WIDTH, or one number for the short side"
+        default=None, description="HEIGHT,WIDTH, or one number for the short side"
     )
     crop: Pair | None = Field(
-        None, description="HEIGHT,WIDTH of a centre crop; one number for a square"
+        default=None, description="HEIGHT,WIDTH of a centre crop; one number for a square"
     )
-    color: Literal["rgb", "bgr", "gray"] = Field("rgb", description="channel order")
-    layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the model input")
+    color: Literal["rgb", "bgr", "gray"] = Field(default="rgb", description="channel order")
+    layout: Literal["nchw", "nhwc"] = Field(default="nchw", description="layout of the model input")
 
     @property
     def phrase(self) -> str:
@@ -114,42 +109,33 @@ class Preprocess(Strict):
             parts.append(words if key == "preset" else f"{key} {words}")
         return ", ".join(parts)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_preset(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            if value in get_args(Preset):
-                return {"preset": value}
-            near = yamlio.suggest(value, get_args(Preset))
-            raise ValueError(
-                f"{value!r} is no preset: one of {', '.join(get_args(Preset))}, or keys as "
-                f"{{preset: unit}}" + (f"; {near}" if near else "")
-            )
+
+def _of_preset(value: Any) -> Any:
+    if not isinstance(value, str):
         return value
-
-    @field_validator("mean", "std")
-    @classmethod
-    def _check_numbers(
-        cls, value: tuple[float, ...] | None, info: ValidationInfo
-    ) -> tuple[float, ...] | None:
-        if info.field_name == "std" and min(value or (1,)) <= 0:
-            raise ValueError(f"a standard deviation is above 0, not {min(value or ()):g}")
-        if not all(map(math.isfinite, value or ())):
-            raise ValueError("must be finite numbers")
-        return value
+    if value in get_args(Preset):
+        return {"preset": value}
+    near = yamlio.suggest(value, get_args(Preset))
+    raise ValueError(
+        f"{value!r} is no preset: one of {', '.join(get_args(Preset))}, or keys as "
+        f"{{preset: unit}}" + (f"; {near}" if near else "")
+    )
 
 
-class Selection(Strict):
+PreprocessField = Annotated[Preprocess, Before(_of_preset, Preprocess)]
+
+
+class Selection(Record):
     """Selection and severities of findings for the models of one pattern."""
 
-    select: tuple[str, ...] = Field((), description="instead of the general key, if given")
-    ignore: tuple[str, ...] = Field((), description="besides the general key")
+    select: tuple[str, ...] = Field(default=(), description="instead of the general key, if given")
+    ignore: tuple[str, ...] = Field(default=(), description="besides the general key")
     severity: dict[str, Level] = Field(
         default_factory=dict, description="over the general key, code by code"
     )
 
 
-class Options(Strict):
+class Options(Record):
     """Options of one conversion or check."""
 
     # Words that users write although they are no keys, with the advice to show.
@@ -163,9 +149,9 @@ class Options(Strict):
         "no_fit": "write fit: false",
     }
 
-    target: str = Field("npu-int8", description="a built-in target, or a YAML file")
+    target: str = Field(default="npu-int8", description="a built-in target, or a YAML file")
     assume: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="answer of an undocumented limit for this run; kernel_h=5 (at most), "
         "stride_h=1,2 (one of), in_c=1..64, bias=true; Conv.kernel_h=5 of one operator",
     )
@@ -174,66 +160,68 @@ class Options(Strict):
         description="fixes dynamic dimensions; NAME=1,3,224,224 for each input",
     )
     calibration: str | None = Field(
-        None,
+        default=None,
         description="samples: .npz, .npy, images, or a folder of them; or a .txt list of images",
     )
     calibration_key: str | None = Field(
-        None,
+        default=None,
         min_length=1,
         description="array of the samples for the only input; without it the one named like the "
         "input, or the only one that fits",
     )
-    preprocess: Preprocess = Field(default_factory=Preprocess, description="for images")
+    preprocess: PreprocessField = Field(default=Preprocess(), description="for images")
     keep_scales: bool = Field(
-        True,
+        default=True,
         description="keep scales, zero points and integer weights of a model that is quantized "
         "already; --requantize drops them and starts from its float values",
     )
-    method: Method = Field("auto", description="how activation ranges are chosen")
+    method: Method = Field(default="auto", description="how activation ranges are chosen")
     format: Format = Field(
-        "qoperator", description="form of the written model; by default that of the target"
+        default="qoperator", description="form of the written model; by default that of the target"
     )
     io: Literal["float", "int8"] = Field(
-        "float", description="type of the model's inputs and outputs"
+        default="float", description="type of the model's inputs and outputs"
     )
     opset: int = Field(
-        DEFAULT_OPSET,
+        default=DEFAULT_OPSET,
         ge=OLDEST_OPSET,
         le=NEWEST_OPSET,
         description="operator set of the written model; the IR version goes with it; by default "
         "that of the target, else 21",
     )
     layout: Literal["nchw", "nhwc"] = Field(
-        "nchw",
+        default="nchw",
         description="layout of the device nodes; nhwc writes QLinearConv and NhwcMaxPool of "
         "com.microsoft",
     )
     standard_ops: bool = Field(
-        False,
+        default=False,
         description="write operators of ONNX's own domain only; others are QLinearAdd and the "
         "like, which onnxruntime has kernels for",
     )
-    offload: bool = Field(True, description="turn operators into equal convolutions")
-    fit: bool = Field(True, description="rewrite convolutions so that they keep every known limit")
+    offload: bool = Field(default=True, description="turn operators into equal convolutions")
+    fit: bool = Field(
+        default=True, description="rewrite convolutions so that they keep every known limit"
+    )
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(
-        "host",
+        default="host",
         description="what the host pads to make steps smaller; inputs: inputs of the model; "
         "host: all that it makes or carries anyway, so that nothing more crosses; auto: "
         "also tensors that the device makes, where the outputs gain 1 dB by it; all: every "
         "tensor",
     )
     prefer: tuple[Form, ...] = Field(
-        (),
+        default=(),
         description="form of a rewrite whatever it costs; split or dense (grouped convolutions), "
         "sub-pixel or zero-insertion (transposed ones), slices (those of three axes that all stay)",
     )
     keep_float: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="nodes that stay float on the host; a pattern of names, as 'head/*', "
         "op:OPERATOR, or module:PATTERN of the training code",
     )
     min_sqnr: float | None = Field(
-        None,
+        default=None,
         ge=-100,
         le=200,
         allow_inf_nan=False,
@@ -241,7 +229,7 @@ class Options(Strict):
         "--max-extra-macs allows",
     )
     max_extra_macs: float | None = Field(
-        None,
+        default=None,
         ge=0,
         le=1000,
         allow_inf_nan=False,
@@ -249,19 +237,19 @@ class Options(Strict):
         "--min-sqnr",
     )
     without: tuple[Step, ...] = Field(
-        (), description="steps of quantization to leave out; for benchmarks and bug reports"
+        default=(), description="steps of quantization to leave out; for benchmarks and bug reports"
     )
     fail_on: Literal["error", "warning", "unknown", "never"] = Field(
-        "error", description="findings that make the exit code 1"
+        default="error", description="findings that make the exit code 1"
     )
     unknown: Literal["warn", "fail", "pass"] = Field(
-        "warn", description="effect of a limit that is marked '?'"
+        default="warn", description="effect of a limit that is marked '?'"
     )
     select: tuple[str, ...] = Field(
-        (), description="only these rules; codes, beginnings of codes, or names"
+        default=(), description="only these rules; codes, beginnings of codes, or names"
     )
     ignore: tuple[str, ...] = Field(
-        (), description="not these rules; the longer of two beginnings wins"
+        default=(), description="not these rules; the longer of two beginnings wins"
     )
     severity: dict[str, Level] = Field(
         default_factory=dict,
@@ -272,38 +260,50 @@ class Options(Strict):
         description="select, ignore and severity for the models that a pattern fits",
     )
     baseline: str | None = Field(
-        None, description="file of accepted findings; they do not fail a check"
+        default=None, description="file of accepted findings; they do not fail a check"
     )
     source_root: str | None = Field(
-        None,
+        default=None,
         description="folder of the training code; reports then name its files and present lines, "
         "and SARIF points at them",
     )
-    verify: bool = Field(True, description="compare every rewrite with what it replaced")
-    max_samples: int = Field(512, ge=1, description="calibration samples read at most")
+    verify: bool = Field(default=True, description="compare every rewrite with what it replaced")
+    max_samples: int = Field(default=512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(
-        256, ge=1, description="MiB of a constant that npuconv makes; larger ones are not made"
+        default=256,
+        ge=1,
+        description="MiB of a constant that npuconv makes; larger ones are not made",
     )
     max_model_bytes: int = Field(
-        DEFAULT.model_bytes, ge=1, description="bytes of a model with its external data"
+        default=DEFAULT.model_bytes, ge=1, description="bytes of a model with its external data"
     )
     max_nodes: int = Field(
-        DEFAULT.nodes, ge=1, description="nodes of a model; with those of subgraphs and functions"
+        default=DEFAULT.nodes,
+        ge=1,
+        description="nodes of a model; with those of subgraphs and functions",
     )
-    max_depth: int = Field(DEFAULT.depth, ge=0, description="depth of subgraphs inside subgraphs")
+    max_depth: int = Field(
+        default=DEFAULT.depth, ge=0, description="depth of subgraphs inside subgraphs"
+    )
     max_tensor_mib: int = Field(
-        DEFAULT.tensor_mib, ge=1, description="MiB of one tensor of the model"
+        default=DEFAULT.tensor_mib, ge=1, description="MiB of one tensor of the model"
     )
-    max_image_pixels: int = Field(DEFAULT.image_pixels, ge=1, description="pixels of one image")
+    max_image_pixels: int = Field(
+        default=DEFAULT.image_pixels, ge=1, description="pixels of one image"
+    )
     max_archive_bytes: int = Field(
-        DEFAULT.archive_bytes, ge=1, description="bytes of the arrays of an .npz; once decompressed"
+        default=DEFAULT.archive_bytes,
+        ge=1,
+        description="bytes of the arrays of an .npz; once decompressed",
     )
     max_archive_ratio: int = Field(
-        DEFAULT.archive_ratio,
+        default=DEFAULT.archive_ratio,
         ge=1,
         description="decompressed to compressed bytes in an .npz; of arrays over 64 MiB",
     )
-    seed: int = Field(0, ge=0, description="seed of made-up samples; where no data is given")
+    seed: int = Field(
+        default=0, ge=0, description="seed of made-up samples; where no data is given"
+    )
 
     def for_target(self, form: str | None, opset: int | None) -> Self:
         """Return the options with the form and the opset of the target, where none was given."""
@@ -360,8 +360,8 @@ def make_options(
     """
     try:
         return Options.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
+    except ValueError as error:
+        first = faults(error)[0]
         path = tuple(str(part) for part in first["loc"])
         name = named(path) if named else f"option {'.'.join(path)!r}"
         text = f"{name}: {yamlio.explain(first)}"

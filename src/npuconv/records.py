@@ -1,18 +1,44 @@
-"""Dataclasses that share their methods.
+"""Dataclasses that share their methods, and those of them that files are read into.
 
 Python compiles six functions for every frozen dataclass, which takes half a millisecond; two
-hundred classes would be a tenth of a second of each command.
+hundred classes would be a tenth of a second of each command. To import pydantic, and to make its
+models of all options, limits and parts of a report, is another tenth: it judges values only where
+they do not have the declared types.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import json
+import math
+import operator
+from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, FrozenInstanceError, asdict, field, fields, replace
+from enum import Enum
+from functools import cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    Self,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)  # fmt: skip
 
-__all__ = ["KW_ONLY", "asdict", "dataclass", "field", "fields", "replace"]
+__all__ = [
+    "KW_ONLY", "Before", "Bounded", "Field", "Record",
+    "asdict", "dataclass", "default_of", "faults", "field", "fields", "keys_of", "read_json",
+    "replace", "types_of",
+]  # fmt: skip
 
 _NONE = dataclasses.MISSING
 
@@ -66,3 +92,331 @@ else:
 
         def __setattr__(self, name: str, value: object) -> NoReturn:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+# mypy takes no class for the argument of a cached function.
+_once: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] = cache
+_PLAIN = (bool, int, str, type(None))
+_BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
+    "ge": operator.ge,
+    "gt": operator.gt,
+    "le": operator.le,
+    "lt": operator.lt,
+    "min_length": lambda value, length: len(value) >= length,
+    "max_length": lambda value, length: len(value) <= length,
+    "strict": lambda *_: True,  # only declared types are read
+    "json_schema_extra": lambda *_: True,
+    "allow_inf_nan": lambda value, allowed: allowed or math.isfinite(value),
+}
+
+
+def Field(  # noqa: N802 as in pydantic
+    *,
+    default: Any = _NONE,
+    default_factory: Any = _NONE,
+    description: str = "",
+    keys: tuple[str, ...] = (),
+    **settings: Any,
+) -> Any:
+    """Return a field of a ``Record``.
+
+    Args:
+        default: default.
+        default_factory: makes the default.
+        description: meaning, for schemas and helps.
+        keys: keys in files, where they are not the name; the first one is written.
+        settings: of ``pydantic.Field``, such as the bound ``ge``.
+    """
+    metadata = {"description": description, "keys": keys, "settings": settings}
+    return field(default=default, default_factory=default_factory, metadata=metadata)
+
+
+class Bounded:
+    """First mark of a type whose values have bounds, which are named as in ``pydantic.Field``."""
+
+    def __init__(self, **bounds: Any) -> None:
+        self.bounds = bounds
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic import Field
+
+        return handler.generate_schema(Annotated[source, Field(**self.bounds)])
+
+
+class Before:
+    """Mark of a type whose values a function converts first; it takes the type ``accepts``."""
+
+    def __init__(self, function: Callable[[Any], Any], accepts: Any = Any) -> None:
+        self.function, self.accepts = function, accepts
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic import BeforeValidator
+
+        mark = BeforeValidator(self.function, json_schema_input_type=self.accepts)
+        return mark.__get_pydantic_core_schema__(source, handler)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
+class Record:
+    """Dataclass whose values may come from a file; its methods are those of pydantic's models.
+
+    Values that have the declared types are taken as they are, as are values of our own. Others
+    pydantic converts or refuses: its import takes as long as that of numpy and onnx together.
+    """
+
+    model_fields: ClassVar[dict[str, dataclasses.Field[Any]]]
+    model_config: ClassVar[dict[str, Any]] = {}
+    _given: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, *, kw_only: bool = True) -> None:
+        dataclass(frozen=True, kw_only=kw_only)(cls)
+        cls.model_fields = {item.name: item for item in fields(cls)}  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        """Check values of a file against each other; raise ValueError."""
+
+    @classmethod
+    def model_validate(cls, data: Any) -> Self:
+        """Return the record of a mapping.
+
+        Raises:
+            ValueError: pydantic's, with every fault.
+        """
+        try:
+            return cast("Self", _read(cls, data))
+        except (ValueError, TypeError):
+            return cast("Self", _adapter(cls).validate_python(data))
+
+    @classmethod
+    def model_validate_json(cls, text: str | bytes) -> Self:
+        """Return the record of a text in JSON; raises as ``model_validate``."""
+        return cast("Self", _adapter(cls).validate_json(text))
+
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return cast("dict[str, Any]", _adapter(cls).json_schema())
+
+    @classmethod
+    def from_attributes(cls, source: Any, **values: Any) -> Self:
+        """Return the record whose fields are attributes of ``source``, or ``values``."""
+        names = [name for name in cls.model_fields if hasattr(source, name)]
+        return cls(**{name: getattr(source, name) for name in names} | values)
+
+    @classmethod
+    def _stated(cls, values: dict[str, Any]) -> Self:
+        """Return the record of values that have the declared types; raise as ``check``."""
+        record = cls(**values)
+        vars(record)["_given"] = frozenset(values)
+        record.check()
+        return record
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic import WrapValidator
+
+        def read(value: Any, inner: Callable[[Any], Any]) -> Any:
+            if isinstance(value, cls):
+                return value
+            model = inner(value)
+            return cls._stated({name: getattr(model, name) for name in model.model_fields_set})
+
+        return handler.generate_schema(Annotated[_model(cls), WrapValidator(read)])
+
+    @property
+    def model_fields_set(self) -> frozenset[str]:
+        """Fields that the file states."""
+        return self._given
+
+    def model_copy(self, update: dict[str, Any]) -> Self:
+        """Return the record with other values, which count as stated."""
+        copy = replace(self, **update)  # type: ignore[type-var]
+        vars(copy)["_given"] = self._given | update.keys()
+        return copy
+
+    def model_dump(
+        self,
+        *,
+        mode: Literal["python", "json"] = "python",
+        include: Collection[str] | None = None,
+        exclude: Collection[str] = (),
+        by_alias: bool = False,
+        exclude_unset: bool = False,
+        exclude_defaults: bool = False,
+        exclude_none: bool = False,
+    ) -> dict[str, Any]:
+        """Return the fields, and those of records inside, as a dict."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, Record):
+                return value.model_dump(
+                    mode=mode, by_alias=by_alias, exclude_unset=exclude_unset,
+                    exclude_defaults=exclude_defaults, exclude_none=exclude_none,
+                )  # fmt: skip
+            if isinstance(value, tuple | list):
+                items = map(plain, value)
+                return [*items] if mode == "json" else type(value)(items)
+            if isinstance(value, dict):
+                return {plain(key): plain(item) for key, item in value.items()}
+            return value.value if mode == "json" and isinstance(value, Enum) else value
+
+        result = {}
+        for name, item in self.model_fields.items():
+            value = getattr(self, name)
+            if (
+                name in exclude
+                or (include is not None and name not in include)
+                or (exclude_unset and name not in self._given)
+                or (exclude_none and value is None)
+                or (exclude_defaults and value == default_of(item))
+            ):
+                continue
+            result[keys_of(item)[0] if by_alias else name] = plain(value)
+        return result
+
+    def model_dump_json(self, *, indent: int | None = None, by_alias: bool = False) -> str:
+        """Return the fields as JSON."""
+        return json.dumps(self.model_dump(mode="json", by_alias=by_alias), indent=indent)
+
+
+def keys_of(item: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """Return the keys of a field in files."""
+    return item.metadata.get("keys") or (item.name,)
+
+
+def faults(error: ValueError) -> list[dict[str, Any]]:
+    """Return what ``Record.model_validate`` found wrong, as pydantic describes it."""
+    return cast("Any", error).errors()
+
+
+def read_json(kind: Any, text: str) -> Any:
+    """Return the value of a type, such as ``list[Entry]``, that is written as JSON.
+
+    Raises:
+        ValueError: not JSON, or other types; without the place.
+    """
+    try:
+        return _read(kind, json.loads(text))
+    except (TypeError, RecursionError) as cause:
+        raise ValueError(str(cause)) from None
+
+
+def default_of(item: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field; ``dataclasses.MISSING`` if a value is required."""
+    return item.default if item.default_factory is _NONE else item.default_factory()
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Return a value of a type; raise ValueError if pydantic has to convert or refuse it."""
+    if kind in _PLAIN and type(value) is kind:
+        return value
+    if kind is float and type(value) in (int, float):
+        return float(value)
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return value if isinstance(value, kind) else _read_record(kind, value)
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _read_marked(parts[0], parts[1:], value)
+    if origin is Literal and any(value == word and type(value) is type(word) for word in parts):
+        return value
+    if origin in (UnionType, Union):
+        return _read_first(parts, value)
+    if origin is tuple and isinstance(value, list | tuple):
+        kinds = [parts[0]] * len(value) if parts[1:] == (...,) else parts
+        return tuple(_read(*pair) for pair in zip(kinds, value, strict=True))
+    if origin is list and isinstance(value, list):
+        return [_read(parts[0], item) for item in value]
+    if origin is dict and isinstance(value, dict):
+        return {_read(parts[0], key): _read(parts[1], item) for key, item in value.items()}
+    if kind is Any:
+        return value
+    raise ValueError
+
+
+def _read_first(kinds: tuple[Any, ...], value: Any) -> Any:
+    for kind in kinds:
+        try:
+            return _read(kind, value)
+        except (ValueError, TypeError):
+            continue
+    raise ValueError
+
+
+def _read_marked(kind: Any, marks: tuple[Any, ...], value: Any) -> Any:
+    for mark in reversed(marks):
+        if isinstance(mark, Before):
+            value = mark.function(value)
+    value = _read(kind, value)
+    for mark in marks:
+        if isinstance(mark, Bounded):
+            _check_bounds(mark.bounds, value)
+    return value
+
+
+def _check_bounds(bounds: dict[str, Any], value: Any) -> None:
+    """Raise ValueError if a value breaks a bound, or has a setting that only pydantic reads."""
+    for name, bound in bounds.items():
+        if value is not None and (name not in _BOUNDS or not _BOUNDS[name](value, bound)):
+            raise ValueError
+
+
+def _read_record(kind: Any, value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError
+    types, names = _types(kind), _names(kind)
+    values = {}
+    for key, item in value.items():
+        name = names.get(key)
+        if name is None or name in values:
+            raise ValueError
+        values[name] = _read(types[name], item)
+        _check_bounds(kind.model_fields[name].metadata.get("settings", {}), values[name])
+    return kind._stated(values)
+
+
+@_once
+def _names(kind: Any) -> dict[str, str]:
+    """Return the names of fields by key."""
+    return {key: name for name, item in kind.model_fields.items() for key in keys_of(item)}
+
+
+@_once
+def _types(kind: Any) -> dict[str, Any]:
+    """Return the types of fields by name."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def types_of(kind: type[Record]) -> dict[str, Any]:
+    """Return the types of fields by key."""
+    return {key: _types(kind)[name] for key, name in _names(kind).items()}
+
+
+@_once
+def _model(kind: Any) -> Any:
+    """Return the model of pydantic with the fields of a record."""
+    from pydantic import AliasChoices, Field, create_model
+
+    definitions: dict[str, Any] = {}
+    for name, item in kind.model_fields.items():
+        settings: dict[str, Any] = {"validation_alias": AliasChoices(*keys_of(item))}
+        settings["description"] = item.metadata.get("description") or None
+        if item.default_factory is not _NONE or isinstance(item.default, Record):
+            settings["default_factory"] = partial(default_of, item)  # no default in the schema
+        elif item.default is not _NONE:
+            settings["default"] = item.default
+        definitions[name] = (
+            _types(kind)[name],
+            Field(**settings, **item.metadata.get("settings", {})),
+        )
+    config: Any = {"extra": "forbid", "defer_build": True, **kind.model_config}
+    return create_model(
+        kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__,
+        **definitions,
+    )  # fmt: skip
+
+
+@_once
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.batch.job import JobLimits, from_json, to_json
+from npuconv.batch.job import Job, JobLimits
 from npuconv.batch.jobs_file import expand, match
 from npuconv.errors import ConfigError
 
@@ -113,7 +113,7 @@ def test_jobs_as_plain_data(models, write):
     """A job is equal after its way to another process."""
     path = write("version: 1\njobs: [{model: models/good.onnx, input_shape: {x: [1, 3]}}]\n")
     (job,) = expand(path).jobs
-    assert from_json(to_json(job)) == job
+    assert Job.model_validate(job.model_dump(mode="json")) == job
     assert models
 
 

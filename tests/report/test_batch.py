@@ -162,10 +162,11 @@ def test_paths_of_models(form):
 
 def test_the_accuracy_is_that_of_the_report(mixed):
     """Outputs that are exact, because they saturate, have the SQNR before that."""
-    job = mixed.jobs[1].model_copy(update={"synthetic": False, "sqnr_db": None})
+    job = mixed.jobs[1]
     changes = {"sqnr_db": None, "unsaturated_db": 20.25}
     accuracy = job.report.accuracy.model_copy(update=changes)
     report = job.report.model_copy(update={"accuracy": accuracy})
+    job = job.model_copy(update={"synthetic": False, "sqnr_db": None})
     said = batch_row(job.with_report(report, unchanged=False))[-1]
     assert said == "20.2 dB before saturation"
 

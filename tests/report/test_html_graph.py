@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from npuconv.findings import Severity, Status
 from npuconv.report import html
 from npuconv.report.html_graph import (
     boxes_of,
@@ -83,7 +84,7 @@ def test_what_is_said_of_a_box():
         format="qdq", method="mse", samples=1, source="x", synthetic=False,
         tensors=(tensor,), layers=(layer,),
     )  # fmt: skip
-    found = (finding("a"), finding("b", status="unknown", severity="warning"))
+    found = (finding("a"), finding("b", status=Status.UNKNOWN, severity=Severity.WARNING))
     nodes = [node("a", ["image"], "t", reason="why"), node("b", ["t"], "boxes")]
     drawn = picture(report_of(nodes, findings=found, quantization=quant))
     first, second = drawn.cards[1:3]
@@ -99,7 +100,7 @@ def test_what_is_said_of_a_box():
 def test_many_findings_are_cut():
     """A card lists a few findings, the most severe first, and the number of others."""
     found = tuple(finding("a", message=f"value {at}") for at in range(20))
-    note = finding("a", severity="note", message="a note")
+    note = finding("a", severity=Severity.NOTE, message="a note")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(note, *found)))
     told = drawn.cards[1].findings
     assert told[0] == ("error", "kernel-too-large: value 0", "KRN001-remaining-error")
@@ -145,7 +146,7 @@ def test_the_layer_of_a_box():
 
 def test_what_was_rewritten_is_reported_last():
     """A rewritten finding is listed last, and not counted."""
-    gone = finding("a", status="rewritten", message="was odd")
+    gone = finding("a", status=Status.REWRITTEN, message="was odd")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(gone, finding("a"))))
     assert [kind for kind, *_ in drawn.cards[1].findings] == ["error", "rewritten"]
     assert drawn.cards[1].count == 1

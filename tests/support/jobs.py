@@ -11,7 +11,7 @@ import pytest
 
 from npuconv import executor
 from npuconv.batch import local, worker
-from npuconv.batch.job import Event, Job, from_json, to_json
+from npuconv.batch.job import Event, Job
 
 
 @contextlib.contextmanager
@@ -36,7 +36,9 @@ def _run(
         yield Event(job)
         messages: list[dict[str, Any]] = []
         with settings_of_worker(), contextlib.chdir(root):
-            outcome = worker.run(from_json(to_json(job)), threads, messages.append)
+            outcome = worker.run(
+                Job.model_validate(job.model_dump(mode="json")), threads, messages.append
+            )
         yield from (Event(job, **message) for message in messages)
         yield Event(job, outcome=outcome)
 

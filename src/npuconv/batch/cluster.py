@@ -16,7 +16,7 @@ from typing import Any
 
 from npuconv.batch import local
 from npuconv.batch.fingerprint import tools
-from npuconv.batch.job import Event, Job, Outcome, from_json, to_json
+from npuconv.batch.job import Event, Job, Outcome
 from npuconv.errors import UsageError
 
 _CONNECT_TIMEOUT = "30 s"
@@ -46,7 +46,7 @@ def run(
 
         def submit(job: Job) -> None:
             submissions[job.name] += 1
-            plain = {"root": str(root), "threads": threads, "job": to_json(job)}
+            plain = {"root": str(root), "threads": threads, "job": job.model_dump(mode="json")}
             request = {**plain, "tools": tools(), "batch": batch}
             future = client.submit(run_on_worker, request, pure=False)
             running[job.name] = job, future
@@ -122,7 +122,7 @@ def run_on_worker(request: dict[str, Any]) -> dict[str, Any]:
     ]
     if different:  # the worker would write other bytes
         return vars(Outcome("failed", f"worker {worker.address} has {'; '.join(different)}"))
-    job = from_json(request["job"])
+    job = Job.model_validate(request["job"])
     key = [request["batch"], job.name]
     runs = client.get_metadata(key, 0)
     if runs >= _MAX_RUNS:

@@ -8,20 +8,10 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
-)
-
 from npuconv import yamlio
 from npuconv.config import Options
 from npuconv.errors import UsageError
-from npuconv.records import dataclass, field
+from npuconv.records import Before, Field, Record, dataclass, field
 from npuconv.schemas.batch import JobStatus
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -60,18 +50,15 @@ def _parse(quantity: object, units: dict[str, int], kind: str) -> float:
     return value
 
 
-_QUANTITY_SCHEMA = WithJsonSchema({"type": ["string", "number"]})
-Size = Annotated[int, BeforeValidator(parse_size), _QUANTITY_SCHEMA]
-Seconds = Annotated[float, BeforeValidator(parse_seconds), _QUANTITY_SCHEMA]
+Size = Annotated[int, Before(parse_size, str | float)]
+Seconds = Annotated[float, Before(parse_seconds, str | float)]
 
 
-class JobLimits(BaseModel):
+class JobLimits(Record):
     """Limits of a job; a job that exceeds them is ended, and the other jobs go on."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    timeout: Seconds | None = Field(None, description="time a job may take: 90, 10m, 2h")
-    memory: Size | None = Field(None, description="memory a job may take: 512MiB, 4GiB")
+    timeout: Seconds | None = Field(default=None, description="time a job may take: 90, 10m, 2h")
+    memory: Size | None = Field(default=None, description="memory a job may take: 512MiB, 4GiB")
 
 
 class Settings(JobLimits):
@@ -80,8 +67,10 @@ class Settings(JobLimits):
     Its limits are for jobs that have none.
     """
 
-    jobs: int | None = Field(None, ge=1)  # number of jobs at once; None: cores / threads
-    threads: int = Field(1, ge=1)  # threads of each job; last digits of results depend on it
+    jobs: int | None = Field(default=None, ge=1)  # number of jobs at once; None: cores / threads
+    threads: int = Field(
+        default=1, ge=1
+    )  # threads of each job; last digits of results depend on it
     resume: bool = True  # whether jobs that are done and unchanged are skipped
     scheduler: str | None = None  # address of a Dask scheduler; None: this machine
 
@@ -102,9 +91,8 @@ def make_settings(**settings: Any) -> Settings:
     """
     try:
         return Settings.model_validate(settings)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"--{first['loc'][0]}: {yamlio.explain(first)}") from None
+    except ValueError as error:
+        raise UsageError(f"--{yamlio.first_fault(error)}") from None
 
 
 # Exit code that one job would have by itself.
@@ -113,8 +101,7 @@ EXIT_CODES |= {"converted": 0, "failed": 2, "bug": 70}
 FINISHED = ("converted", "refused")  # the same job would end so again
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Record, kw_only=False):
     """One model for one target in one format.
 
     All paths are relative to the folder of the jobs file, except paths that are absolute there.
@@ -125,7 +112,7 @@ class Job:
     output: str  # path of the written model
     options: Options  # options of the conversion, target and format included
     target: str  # name of the target
-    limits: JobLimits = field(default_factory=JobLimits)  # limits on its time and memory
+    limits: JobLimits = JobLimits()  # limits on its time and memory
 
     @property
     def reports(self) -> tuple[str, str]:
@@ -171,13 +158,3 @@ class Event:
     job: Job
     stage: str = ""  # empty at the start and the end of the job
     outcome: Outcome | None = None  # only at the end of the job
-
-
-def to_json(job: Job) -> Any:
-    """Return a job as plain data, for another process."""
-    return TypeAdapter(Job).dump_python(job, mode="json")
-
-
-def from_json(data: Any) -> Job:
-    """Return a job from the plain data of ``to_json``."""
-    return TypeAdapter(Job).validate_python(data)

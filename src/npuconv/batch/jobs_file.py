@@ -18,8 +18,6 @@ from posixpath import normpath
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
-
 from npuconv import yamlio
 from npuconv.batch.job import Job, JobLimits
 from npuconv.config import SUFFIX, TFLITE_SUFFIX, Format, Options, make_options, merge, suffix_of
@@ -27,7 +25,7 @@ from npuconv.config_files import is_file, missing_files, read_config, rebase_pat
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.findings import baseline
 from npuconv.legalize.rule_codes import check_codes, unknown_codes
-from npuconv.records import dataclass, field, replace
+from npuconv.records import Before, Bounded, Field, Record, dataclass, field, replace
 from npuconv.target import Target
 from npuconv.yamlio import KeyPath
 
@@ -43,51 +41,44 @@ def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-_Texts = Annotated[tuple[str, ...], Field(min_length=1)]
-_Formats = Annotated[tuple[Format, ...], Field(min_length=1)]
-Names = Annotated[_Texts, BeforeValidator(_as_tuple, json_schema_input_type=str | _Texts)]
-Formats = Annotated[_Formats, BeforeValidator(_as_tuple, json_schema_input_type=Format | _Formats)]
+_Texts = Annotated[tuple[str, ...], Bounded(min_length=1)]
+_Formats = Annotated[tuple[Format, ...], Bounded(min_length=1)]
+Names = Annotated[_Texts, Before(_as_tuple, str | _Texts)]
+Formats = Annotated[_Formats, Before(_as_tuple, Format | _Formats)]
 
 
 def _describe(name: str) -> str:
-    return f"{Options.model_fields[name].description}; a list makes a job of each"
+    return f"{Options.model_fields[name].metadata['description']}; a list makes a job of each"
 
 
-Defaults = create_model(
-    "Defaults",
-    __base__=(Options, JobLimits),
-    __doc__="Options of every job that does not override them.",
-    target=(Names, Field(("npu-int8",), description=_describe("target"))),
-    format=(Formats, Field(("qoperator",), description=_describe("format"))),
-)
-JobEntry = create_model(
-    "JobEntry",
-    __base__=Defaults,
-    __doc__="Models, and the options that override the defaults.",
-    model=(Names, Field(description="file, folder or glob, or a list; relative to this file")),
-    exclude=(
-        Names | None,
-        Field(None, description="models to leave out: file or glob, or a list"),
-    ),
-    output=(
-        str | None,
-        Field(None, description="folder, or for one model a file .onnx; relative to this file"),
-    ),
-)
+class Defaults(Options, JobLimits):
+    """Options of every job that does not override them."""
+
+    target: Names = Field(default=("npu-int8",), description=_describe("target"))  # type: ignore[assignment]
+    format: Formats = Field(default=("qoperator",), description=_describe("format"))  # type: ignore[assignment]
 
 
-class JobsFile(BaseModel):
+class JobEntry(Defaults):
+    """Models, and the options that override the defaults."""
+
+    model: Names = Field(description="file, folder or glob, or a list; relative to this file")
+    exclude: Names | None = Field(
+        default=None, description="models to leave out: file or glob, or a list"
+    )
+    output: str | None = Field(
+        default=None, description="folder, or for one model a file .onnx; relative to this file"
+    )
+
+
+class JobsFile(Record):
     """Models to convert, their targets and options."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = Field(description="version of this format")
     defaults: Defaults = Field(
-        default_factory=lambda: Defaults.model_validate({}),
-        description="options of every job that does not override them",
+        default=Defaults(), description="options of every job that does not override them"
     )
     jobs: tuple[JobEntry, ...] = Field(min_length=1, description="models to convert")
-    output: str = Field("build", description="folder of the results; relative to this file")
+    output: str = Field(default="build", description="folder of the results; relative to this file")
 
 
 @dataclass(frozen=True)

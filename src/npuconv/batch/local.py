@@ -23,7 +23,7 @@ from typing import IO
 
 import psutil
 
-from npuconv.batch.job import Event, Job, Outcome, to_json
+from npuconv.batch.job import Event, Job, Outcome
 from npuconv.batch.worker import ABANDONED
 from npuconv.report import words
 from npuconv.schemas.batch import JobStatus
@@ -97,7 +97,7 @@ class JobProcess:
         self._input = self._process.stdin
         self.output: IO[bytes] = self._process.stdout  # stream of its messages
         self._tree = psutil.Process(self._process.pid)
-        request = {"root": str(root), "threads": threads, "job": to_json(job)}
+        request = {"root": str(root), "threads": threads, "job": job.model_dump(mode="json")}
         with contextlib.suppress(BrokenPipeError):  # the process died at once: see its exit code
             self._input.write(json.dumps(request).encode() + b"\n")
             self._input.flush()

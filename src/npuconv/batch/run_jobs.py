@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from pydantic import ValidationError
-
 from npuconv import files
 from npuconv.batch import cluster, local
 from npuconv.batch.fingerprint import Locks, portable
@@ -227,7 +225,7 @@ def _read_report(root: Path, job: Job) -> Report | None:
     """Return the report of a job; None if it is missing or of another version."""
     try:
         return Report.model_validate_json((root / job.reports[0]).read_bytes())
-    except (OSError, ValidationError):
+    except (OSError, ValueError):
         return None
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from npuconv.batch.job import Job, Outcome, from_json
+from npuconv.batch.job import Job, Outcome
 from npuconv.config import Options, Preprocess
 from npuconv.schemas.batch import JobStatus
 from npuconv.schemas.report import Report
@@ -51,7 +51,7 @@ def main() -> None:
         Path("/proc/self/oom_score_adj").write_text("300")
     gc.set_threshold(2_000_000, 20, 100)  # see ``npuconv.cli.main``
     os.chdir(request["root"])
-    outcome = run(from_json(request["job"]), request["threads"], send)
+    outcome = run(Job.model_validate(request["job"]), request["threads"], send)
     send({"outcome": vars(outcome)})
 
 

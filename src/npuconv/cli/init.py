@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import click
-from pydantic import BaseModel
 
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.errors import UsageError
+from npuconv.records import Record, default_of
 
 _SCHEMA = "npuconv.schema.json"
 # Keys that a project sets first; the schema, which editors complete, has all keys.
@@ -56,9 +56,9 @@ def starting_config() -> str:
     ]
     for name in _FIRST:
         field = Options.model_fields[name]
-        default = field.get_default(call_default_factory=True)
-        if isinstance(default, BaseModel):
+        default = default_of(field)
+        if isinstance(default, Record):
             default = default.model_dump(exclude_defaults=True)
         text = default if isinstance(default, str) else json.dumps(default)
-        lines += ["", f"# {field.description}", f"# {name}: {text}"]
+        lines += ["", f"# {field.metadata['description']}", f"# {name}: {text}"]
     return "\n".join(lines) + "\n"

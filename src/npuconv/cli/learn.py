@@ -11,13 +11,12 @@ from typing import Any
 
 import click
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded
 from npuconv.errors import TargetError, UsageError
-from npuconv.records import replace
+from npuconv.records import Field, Record, replace
 from npuconv.report.escape import shortened
 from npuconv.report.sections import Section, Table
 from npuconv.target import Target
@@ -40,12 +39,12 @@ SOURCE = "probed"  # name of the source of limits that a compiler has answered
 _MAX_ANSWER = 48  # characters of a cell
 
 
-class _Answers(BaseModel):
+class _Answers(Record):
     """Contents of the file of answers, by which a run goes on where it was ended."""
 
     tool: str
     date: str
-    answers: dict[str, Verdict] = {}
+    answers: dict[str, Verdict] = Field(default_factory=dict)
 
 
 @click.command()
@@ -92,7 +91,7 @@ def learn(
     if path is not None and path.is_file():
         try:
             stored = _Answers.model_validate_json(path.read_bytes())
-        except (ValidationError, OSError):
+        except (ValueError, OSError):
             raise UsageError(f"{path}: is no file of answers", hint="delete it") from None
         memory = stored if stored.tool == title else memory
 

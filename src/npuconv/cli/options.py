@@ -5,11 +5,11 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Collection
+from dataclasses import Field
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 import click
-from pydantic.fields import FieldInfo
 
 from npuconv.cli import screen
 from npuconv.cli.help import BriefOption, help_all
@@ -216,9 +216,9 @@ def _options(names: Collection[str]) -> list[Decorator]:
     return options
 
 
-def _option(name: str, field: FieldInfo) -> Decorator:
+def _option(name: str, field: Field[Any]) -> Decorator:
     """Return the click option of a field: type and help follow from its type and default."""
-    flag, kind, text = _flag(name), field.annotation, field.description or ""
+    flag, kind, text = _flag(name), field.type, field.metadata["description"]
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)
     origin = typing.get_origin(kind)

@@ -4,29 +4,28 @@ import json
 from typing import Annotated, Any, Literal
 
 import onnx
-from pydantic import Field, ValidationError
 
-from npuconv.config import Preprocess, Strict
+from npuconv.config import Preprocess
 from npuconv.data.normalizations import PRESETS, asked_for
 from npuconv.errors import ModelError
-from npuconv.records import dataclass
+from npuconv.records import Bounded, Field, Record, dataclass
 
 KEY = "npuconv.preprocess"  # key in the metadata of a model
 _MAX_SHOWN = 60  # characters of a record that cannot be read
 _MAX_SIDE = 2**13  # pixels of an image: a file of strangers may ask for more than memory holds
 # Far beyond any pixel, and far enough from the ends of float32 that their quotient is finite.
-_Mean = Annotated[float, Field(ge=-1e15, le=1e15)]
-_Std = Annotated[float, Field(ge=1e-15, le=1e15)]
-_Side = Annotated[int, Field(ge=1, le=_MAX_SIDE)]
+_Mean = Annotated[float, Bounded(ge=-1e15, le=1e15)]
+_Std = Annotated[float, Bounded(ge=1e-15, le=1e15)]
+_Side = Annotated[int, Bounded(ge=1, le=_MAX_SIDE)]
 
 
-class _Record(Strict):
+class _Record(Record):
     """The entry of the metadata, as JSON."""
 
     certainty: Literal["given", "inferred", "guessed"]
     mean: tuple[_Mean, ...] = Field(min_length=1, max_length=4)
     std: tuple[_Std, ...] = Field(min_length=1, max_length=4)
-    resize: tuple[_Side, ...] | None = Field(None, max_length=2)
+    resize: tuple[_Side, ...] | None = Field(default=None, max_length=2)
     crop: tuple[_Side, _Side] | None = None
     color: Literal["rgb", "bgr", "gray"]
     layout: Literal["nchw", "nhwc"]
@@ -90,7 +89,7 @@ def _entry(model: onnx.ModelProto, name: str) -> _Record | None:
         return None
     try:
         return _Record.model_validate_json(text)
-    except ValidationError:
+    except ValueError:
         excerpt = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
         raise ModelError(
             f"{name}: its metadata says {KEY} = {excerpt!r}, which is no preprocessing",

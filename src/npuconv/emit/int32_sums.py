@@ -5,34 +5,28 @@ together the QLinearConv of scales 1, factor and 1, with the same integers. With
 conversions each part is a Conv. An entry that does not fit the model is left out.
 """
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import numpy as np
 import onnx
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from npuconv.legalize.split.builder import SumTerm
 from npuconv.model import Model, Node, Tensor, edit, load, query, save, shapes
 from npuconv.model.core import sweep
-from npuconv.records import dataclass
+from npuconv.records import Bounded, Record, dataclass, read_json
 
 KEY = "npuconv.int32_sums"  # key of the model's metadata
 _PART = "ConvInteger"
-_Extent = Annotated[int, Field(ge=0, lt=2**31)]
-_Bound = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-_Count = Annotated[int, Field(ge=1, lt=2**31)]
-_Counts = Annotated[list[_Count], Field(min_length=1, max_length=16)]
+_Extent = Annotated[int, Bounded(ge=0, lt=2**31)]
+_Bound = Annotated[int, Bounded(ge=-(2**63), lt=2**63)]
+_Count = Annotated[int, Bounded(ge=1, lt=2**31)]
+_Counts = Annotated[list[_Count], Bounded(min_length=1, max_length=16)]
 
 
-class _Checked(BaseModel):
-    """Base of the parts of an entry."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
-
-
-class _Part(_Checked):
+class _Part(Record):
     """A convolution of a sum."""
 
     node: str
@@ -42,22 +36,22 @@ class _Part(_Checked):
     dilations: _Counts
 
 
-class _Window(_Checked):
+class _Window(Record):
     """Attributes of the convolution of a layer."""
 
     kernel_shape: _Counts
     strides: _Counts
     dilations: _Counts
-    pads: Annotated[list[_Extent], Field(max_length=32)]
+    pads: Annotated[list[_Extent], Bounded(max_length=32)]
     group: _Count
 
 
-class SumEntry(_Checked):
+class SumEntry(Record):
     """A sum in int32: one entry of the metadata."""
 
     weight: _Counts  # shape of the weights of the layer
     window: _Window
-    parts: Annotated[list[_Part], Field(min_length=2)]
+    parts: Annotated[list[_Part], Bounded(min_length=2)]
 
     @property
     def is_consistent(self) -> bool:
@@ -83,13 +77,11 @@ class SumEntry(_Checked):
         return cls(weight=list(weight), window=window, parts=parts)
 
 
-_ENTRIES = TypeAdapter(list[SumEntry], config=ConfigDict(defer_build=True))
-
-
 def record(entries: Iterable[SumEntry]) -> dict[str, str]:
     """Return the entry of the metadata; nothing for a model without sums."""
-    listed = list(entries)
-    return {KEY: _ENTRIES.dump_json(listed).decode()} if listed else {}
+    listed = [entry.model_dump() for entry in entries]
+    text = json.dumps(listed, ensure_ascii=False, separators=(",", ":"))
+    return {KEY: text} if listed else {}
 
 
 @dataclass(frozen=True)
@@ -152,8 +144,8 @@ def sums(model: Model, op: str) -> Iterator[Int32Sum]:
     if text is None:
         return
     try:
-        entries = _ENTRIES.validate_json(text)
-    except ValidationError:  # another tool has changed the metadata
+        entries = read_json(list[SumEntry], text)
+    except ValueError:  # another tool has changed the metadata
         return
     nodes = {node.name: node for node in model.nodes(op)}
     for entry in entries:

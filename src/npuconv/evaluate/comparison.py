@@ -101,7 +101,7 @@ class Stats(ErrorStats):
         else:
             self.uncompared += 1
 
-    def errors(self) -> dict[str, float | None]:
+    def errors(self) -> dict[str, Any]:
         """Return the fields of ``verify.Errors``."""
         largest = self.max_abs_error
         return {

@@ -10,17 +10,15 @@ from typing import Annotated, Any
 import numpy as np
 import onnx
 from onnx import helper
-from pydantic import Field, TypeAdapter, ValidationError
 
 from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
-from npuconv.records import dataclass
+from npuconv.records import Bounded, dataclass, read_json
 from npuconv.tflite import flatbuffer
 
 _MAX_RANK = 8  # largest rank of a tensor of TFLite
-_Order = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_RANK)]
-_RECORD = TypeAdapter(list[tuple[str, _Order]])
-_STORED = TypeAdapter(list[tuple[str, _Order, Annotated[int, Field(ge=0)]]])
+_Index = Annotated[int, Bounded(ge=0)]
+_Order = Annotated[list[_Index], Bounded(max_length=_MAX_RANK)]
 _PURPOSE = "verify of a TFLite file"
 
 
@@ -133,8 +131,8 @@ def _interface_tensors(
         ModelError: nothing is recorded, or it does not fit.
     """
     try:
-        entries = _RECORD.validate_json(record)
-    except ValidationError:
+        entries = read_json(list[tuple[str, _Order]], record)
+    except ValueError:
         entries = []
     fits = [sorted(order) for _, order in entries] == [[*range(len(d["shape"]))] for d in details]
     if not fits:
@@ -152,8 +150,8 @@ def _layer_tensors(record: str, details: Sequence[Mapping[str, Any]]) -> list[_F
     """Return the recorded tensors of layers; an empty result if the record does not fit."""
     by_number = {detail["index"]: detail for detail in details}
     try:
-        entries = _STORED.validate_json(record)
-    except ValidationError:
+        entries = read_json(list[tuple[str, _Order, _Index]], record)
+    except ValueError:
         return []
     tensors = []
     for label, order, number in entries:

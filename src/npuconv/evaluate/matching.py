@@ -15,7 +15,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
-from pydantic import ConfigDict, Field, TypeAdapter
 
 from npuconv.arithmetic.encoding import decimals, dequantize
 from npuconv.errors import ModelError
@@ -23,7 +22,7 @@ from npuconv.model import Model, nhwc, query
 from npuconv.model.proto import Links, attributes_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
-from npuconv.records import dataclass
+from npuconv.records import Bounded, Record, dataclass, read_json
 
 KEY = "npuconv.layers"  # key in the model's metadata
 _PREFIX = "npuconv.scale."  # prefix of the names of inputs and outputs in the metadata
@@ -34,28 +33,25 @@ _LAYERS = {"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMat
 Array = NDArray[Any]
 
 
-_Scale = Annotated[float, Field(gt=0, le=float(np.finfo(np.float32).max), allow_inf_nan=False)]
-_Zero = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+_Scale = Annotated[float, Bounded(gt=0, le=float(np.finfo(np.float32).max), allow_inf_nan=False)]
+_Zero = Annotated[int, Bounded(ge=-(2**31), lt=2**31)]
 
 
-@dataclass(frozen=True)
-class LayerPair:
+class LayerPair(Record, kw_only=False):
     """Output of one layer: its tensors in both models, with scale and layout.
 
     The fields are the keys of its entry in the metadata; reading an entry checks the bounds.
     """
 
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
-
     name: str  # name of the convolution in the user's model
     tensor: str  # name of its output in the float model
     stored: str  # name of its int8 output in the converted model
     # Scale of the int8 output, or a scale for each channel.
-    scale: _Scale | Annotated[list[_Scale], Field(min_length=1)]
-    zero_point: _Zero | Annotated[list[_Zero], Field(min_length=1)] = 0
+    scale: _Scale | Annotated[list[_Scale], Bounded(min_length=1)]
+    zero_point: _Zero | Annotated[list[_Zero], Bounded(min_length=1)] = 0
     note: str = ""
     channels_last: bool = False  # whether the channels are last in the converted model
-    axis: Annotated[int, Field(ge=0)] = 1  # axis of the channels in the float model
+    axis: Annotated[int, Bounded(ge=0)] = 1  # axis of the channels in the float model
 
 
 def numbers(layer: LayerPair, stored: Array) -> Array:
@@ -98,10 +94,6 @@ def record(layers: Iterable[LayerPair]) -> str:
     return json.dumps(entries, separators=(",", ":"))
 
 
-_ENTRIES = TypeAdapter(list[LayerPair], config=ConfigDict(defer_build=True))
-_SCALE = TypeAdapter(_Scale, config=ConfigDict(defer_build=True))
-
-
 @dataclass(frozen=True)
 class Matches:
     """Layers of both models, and layers that only the int8 model has."""
@@ -118,7 +110,7 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
     metadata = {entry.key: entry.value for entry in int8_model.metadata_props}
     if KEY in metadata or "npuconv.version" in metadata:
         try:
-            layers = _ENTRIES.validate_json(metadata.get(KEY, "[]"))
+            layers = read_json(list[LayerPair], metadata.get(KEY, "[]"))
         except ValueError:  # the record is edited, or too old to read
             layers = []
     else:
@@ -177,7 +169,7 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
     scales_by_name = {}
     for key, text in entries.items():
         try:
-            scales_by_name[key.removeprefix(_PREFIX)] = _SCALE.validate_python(float(text))
+            scales_by_name[key.removeprefix(_PREFIX)] = read_json(_Scale, text)
         except ValueError:
             raise ModelError(
                 f"{name}: its metadata says {key} = {text[:40]!r}, which is no scale",

@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import helper
-from pydantic import ValidationError
 
 from npuconv import executor, yamlio
 from npuconv.arithmetic.encoding import quantize
@@ -106,14 +105,14 @@ def read_manifest(folder: Path) -> Manifest:
             )
         if path.stat().st_size > _MAX_MANIFEST_BYTES:
             raise ModelError(f"{path}: over {_MAX_MANIFEST_BYTES >> 20} MiB", hint=_AGAIN)
-        manifest = Manifest.model_validate(json.loads(path.read_bytes()))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ModelError(f"{path}: {place}: {yamlio.explain(first)}", hint=_AGAIN) from None
+        content = json.loads(path.read_bytes())
     except (ValueError, RecursionError, OSError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(f"{path}: {text}", hint=_AGAIN) from None
+    try:
+        manifest = Manifest.model_validate(content)
+    except ValueError as error:
+        raise ModelError(f"{path}: {yamlio.first_fault(error)}", hint=_AGAIN) from None
     available = set(manifest.inputs)
     for part in manifest.parts:
         for name in part.inputs:

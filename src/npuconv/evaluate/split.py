@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -132,7 +132,10 @@ def _pack(
         for name, array in _arrays(layer, how).items():
             data += bytes(-len(data) % _ALIGNMENT)
             places[name] = schema.Packed(
-                dtype=array.dtype.name, shape=array.shape, offset=len(data), bytes=array.nbytes
+                dtype=cast("Any", array.dtype.name),
+                shape=array.shape,
+                offset=len(data),
+                bytes=array.nbytes,
             )
             data += array.astype(array.dtype.newbyteorder("<")).tobytes()
         row = schema.LayerEntry(

@@ -93,8 +93,10 @@ def judge(
             zero, single, double, triple = (int(np.sum(sizes == number)) for number in range(_BINS))
             more = sizes.size - zero - single - double - triple
             differences, largest = (zero, single, double, triple, more), int(sizes.max())
-        row = {"name": name, "step": step, "differences": differences, "largest": largest}
-        outputs.append(schema.VendorOutput.model_validate(row | stats.errors()))
+        output = schema.VendorOutput(
+            name=name, step=step, differences=differences, largest=largest, **stats.errors()
+        )
+        outputs.append(output)
     protos = model.proto.graph.node  # a tool may name a node by its output
     nodes = {output: node.name for node in protos for output in node.output if output}
     nodes |= {node.name: node.name for node in protos if node.name}

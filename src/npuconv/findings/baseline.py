@@ -13,29 +13,30 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from npuconv import files, yamlio
 from npuconv.errors import ConfigError
 from npuconv.findings import fingerprint
+from npuconv.records import Field, Record
 
 MAX_BYTES = 64 * 2**20
 Key = tuple[str, str]  # code and node
 
 
-class Entry(BaseModel):
+class Entry(Record):
     """One accepted finding."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     model: str = Field(description="path of the model, relative to the baseline")
     target: str
     code: str
-    name: str = Field("", description="name of the rule, for people")
-    node: str = Field("", description="name in the source model; empty: the whole model")
-    fingerprint: str = Field("", description="fingerprint in SARIF, for people and other tools")
-    count: int = Field(1, ge=1, description="number of findings of this code on this node")
-    why: str = Field("", description="reason, for people; kept when the file is written again")
+    name: str = Field(default="", description="name of the rule, for people")
+    node: str = Field(default="", description="name in the source model; empty: the whole model")
+    fingerprint: str = Field(
+        default="", description="fingerprint in SARIF, for people and other tools"
+    )
+    count: int = Field(default=1, ge=1, description="number of findings of this code on this node")
+    why: str = Field(
+        default="", description="reason, for people; kept when the file is written again"
+    )
 
     @property
     def key(self) -> Key:
@@ -48,10 +49,8 @@ class Entry(BaseModel):
         return (self.model, self.target)
 
 
-class Baseline(BaseModel):
+class Baseline(Record):
     """All accepted findings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     version: Literal[1] = 1
     findings: tuple[Entry, ...] = ()
@@ -72,20 +71,20 @@ def read(path: str | Path) -> Baseline:
             data = stream.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ConfigError(f"larger than {MAX_BYTES} bytes", file=str(path))
-        return Baseline.model_validate(json.loads(data.decode("utf-8")))
+        content = json.loads(data.decode("utf-8"))
     except OSError as error:
         hint = "npuconv check --write-baseline writes one"
         raise ConfigError(f"cannot read: {error.strerror}", file=str(path), hint=hint) from None
     except UnicodeDecodeError:
         raise ConfigError("is not UTF-8 text", file=str(path)) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where}: {yamlio.explain(first)}", file=str(path)) from None
     except (ValueError, RecursionError) as error:  # not JSON, or a number of 5,000 digits
         line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
         text = f"is not JSON: {getattr(error, 'msg', 'too deep, or too long a number')}"
         raise ConfigError(text, file=str(path), line=line, column=column) from None
+    try:
+        return Baseline.model_validate(content)
+    except ValueError as error:
+        raise ConfigError(yamlio.first_fault(error), file=str(path)) from None
 
 
 def relative_name(path: str | Path, model: str | Path) -> str:

@@ -1,11 +1,9 @@
 """Schema of the report of ``npuconv batch``."""
 
-from typing import Literal, Self
-
-from pydantic import Field, PrivateAttr
+from typing import ClassVar, Literal, Self
 
 from npuconv.findings import Severity
-from npuconv.schemas import ReportPart
+from npuconv.records import Field, Record
 from npuconv.schemas.report import Report, Tool
 
 JobStatus = Literal[
@@ -13,14 +11,14 @@ JobStatus = Literal[
 ]
 
 
-class JobFile(ReportPart):
+class JobFile(Record):
     """A file that a job has written."""
 
     path: str = Field(description="path relative to the folder of the jobs file")
     sha256: str
 
 
-class BatchJob(ReportPart):
+class BatchJob(Record):
     """Result of one job."""
 
     name: str
@@ -34,13 +32,13 @@ class BatchJob(ReportPart):
     exit_code: int = Field(description="0 converted, 2 failed, 70 bug, 1 everything else")
     message: str = Field(description="headline of its report, or the error")
     by_severity: dict[Severity, int] | None = Field(
-        None, description="findings; null without a report"
+        default=None, description="findings; null without a report"
     )
-    sqnr_db: float | None = Field(None, description="null: not measured, or exact")
-    synthetic: bool = Field(False, description="calibrated on synthetic inputs")
+    sqnr_db: float | None = Field(default=None, description="null: not measured, or exact")
+    synthetic: bool = Field(default=False, description="calibrated on synthetic inputs")
     files: tuple[JobFile, ...] = ()
-    _report: Report | None = PrivateAttr(None)
-    _unchanged: bool = PrivateAttr(False)
+    _report: ClassVar[Report | None] = None
+    _unchanged: ClassVar[bool] = False
 
     @property
     def report(self) -> Report | None:
@@ -59,8 +57,8 @@ class BatchJob(ReportPart):
 
     def with_report(self, report: Report | None, *, unchanged: bool) -> Self:
         """Return the job with its report, which the report of the batch does not contain."""
-        job = self.model_copy()
-        job._report, job._unchanged = report, unchanged
+        job = self.model_copy({})
+        vars(job).update(_report=report, _unchanged=unchanged)
         return job
 
     def file(self, suffix: str) -> str:
@@ -69,7 +67,7 @@ class BatchJob(ReportPart):
         return next(paths, "")
 
 
-class BatchSummary(ReportPart):
+class BatchSummary(Record):
     """Exit code, headline and counts of all jobs."""
 
     exit_code: int = Field(description="0 all converted, 70 a bug, 1 any other failure")
@@ -77,7 +75,7 @@ class BatchSummary(ReportPart):
     by_status: dict[JobStatus, int]
 
 
-class BatchReport(ReportPart):
+class BatchReport(Record):
     """Results of all jobs of a batch, independent of when and where the jobs ran."""
 
     schema_version: Literal[1] = 1

@@ -8,12 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
-
 from npuconv import files
 from npuconv.amounts import count
 from npuconv.findings import Severity, Status
-from npuconv.schemas import ReportPart
+from npuconv.records import Field, Record
 from npuconv.schemas.quality import Accuracy, Assumed, QuantizationInfo
 
 SCHEMA_VERSION = 1
@@ -21,14 +19,14 @@ Placement = Literal["device", "host", "undocumented"]
 Shape = tuple[int | str | None, ...] | None
 
 
-class Tool(ReportPart):
+class Tool(Record):
     """Program that wrote the report."""
 
     name: str = "npuconv"
     version: str
 
 
-class TensorSpec(ReportPart):
+class TensorSpec(Record):
     """A model input or output."""
 
     name: str
@@ -36,7 +34,7 @@ class TensorSpec(ReportPart):
     shape: Shape = Field(description="a name is a symbolic dimension, null one of unknown size")
 
 
-class ModelInfo(ReportPart):
+class ModelInfo(Record):
     """The source model."""
 
     path: str
@@ -48,7 +46,7 @@ class ModelInfo(ReportPart):
     outputs: tuple[TensorSpec, ...]
 
 
-class TargetInfo(ReportPart):
+class TargetInfo(Record):
     """The target description that was used."""
 
     name: str
@@ -56,24 +54,26 @@ class TargetInfo(ReportPart):
     sha256: str
 
 
-class Count(ReportPart):
+class Count(Record):
     """Nodes and multiply-accumulates of one placement."""
 
     nodes: int
     macs: int | None = Field(description="null where a dimension is not known")
 
 
-class Summary(ReportPart):
+class Summary(Record):
     """Verdict, exit code and counts."""
 
     verdict: Literal["convertible", "converted", "refused"]
     headline: str = Field(description="one sentence for people")
-    warnings: tuple[str, ...] = Field((), description="reasons not to trust the result as it is")
+    warnings: tuple[str, ...] = Field(
+        default=(), description="reasons not to trust the result as it is"
+    )
     not_judged: tuple[str, ...] = Field(
-        (), description="options that a check cannot judge, only a conversion can"
+        default=(), description="options that a check cannot judge, only a conversion can"
     )
     activations: Literal["int8", "float"] = Field(
-        "int8", description="element type in the model that convert writes, or would write"
+        default="int8", description="element type in the model that convert writes, or would write"
     )
     exit_code: int
     by_severity: dict[Severity, int] = Field(
@@ -82,11 +82,11 @@ class Summary(ReportPart):
     )
     by_status: dict[Status, int] = Field(description="all findings")
     placement: dict[Placement, Count]
-    accepted: int = Field(0, description="remaining findings that a baseline accepts")
+    accepted: int = Field(default=0, description="remaining findings that a baseline accepts")
     transitions: int = Field(description="edges that cross between device and host")
 
 
-class CodeFrame(ReportPart):
+class CodeFrame(Record):
     """A line of training code, from the stack trace of a node."""
 
     file: str
@@ -94,22 +94,28 @@ class CodeFrame(ReportPart):
     function: str
     text: str
     path: str = Field(
-        "", description="path of the file in `source_root`, and `line` is of it; empty: not there"
+        default="",
+        description="path of the file in `source_root`, and `line` is of it; empty: not there",
     )
 
 
-class NodeSource(ReportPart):
+class NodeSource(Record):
     """Training code of a node, as the exporter of the model wrote it."""
 
     module: str = Field(description="path of the module; empty: the model itself")
-    class_name: str = Field("", alias="class", description="`LayerNorm in BertEmbeddings`")
-    frame: CodeFrame | None = Field(None, description="the innermost frame outside of packages")
+    class_name: str = Field(
+        default="", keys=("class", "class_name"), description="`LayerNorm in BertEmbeddings`"
+    )
+    frame: CodeFrame | None = Field(
+        default=None, description="the innermost frame outside of packages"
+    )
     frames: tuple[CodeFrame, ...] = Field(
-        (), description="all frames, the innermost last; of a finding those in `source_root`"
+        default=(),
+        description="all frames, the innermost last; of a finding those in `source_root`",
     )
 
 
-class FindingInfo(ReportPart):
+class FindingInfo(Record):
     """One finding; see ``npuconv explain CODE``."""
 
     code: str
@@ -125,11 +131,13 @@ class FindingInfo(ReportPart):
     fix: str
     rewritten_by: str
     rewritten_into: str
-    accepted: bool = Field(False, description="a baseline lists it: it does not fail a check")
-    node_source: NodeSource | None = Field(None, description="training code of the node")
+    accepted: bool = Field(
+        default=False, description="a baseline lists it: it does not fail a check"
+    )
+    node_source: NodeSource | None = Field(default=None, description="training code of the node")
 
 
-class RuleInfo(ReportPart):
+class RuleInfo(Record):
     """A rule that has findings in the report; ``npuconv explain CODE`` shows more."""
 
     code: str
@@ -141,30 +149,32 @@ class RuleInfo(ReportPart):
     fix: str = Field(description="general remedy")
 
 
-class Alternative(ReportPart):
+class Alternative(Record):
     """One form a convolution could have taken."""
 
     form: str
     macs: int | None
     weight_bytes: int
     moved_bytes: int = Field(description="bytes copied between its parts, per inference")
-    crossings: int = Field(0, description="tensors that cross because the host cuts and joins")
+    crossings: int = Field(
+        default=0, description="tensors that cross because the host cuts and joins"
+    )
     cost: float | None = Field(description="cost by the weights of the target; null: unknown")
-    obstacle: str = Field("", description="reason why it is not possible; empty if it is")
+    obstacle: str = Field(default="", description="reason why it is not possible; empty if it is")
     chosen: bool
 
 
-class FormChoice(ReportPart):
+class FormChoice(Record):
     """The forms that one pass had to choose from for a node."""
 
-    pass_name: str = Field(alias="pass")
+    pass_name: str = Field(keys=("pass", "pass_name"))
     alternatives: tuple[Alternative, ...]
 
 
-class Rewrite(ReportPart):
+class Rewrite(Record):
     """One change to the graph, measured against the nodes that it replaced."""
 
-    pass_name: str = Field(alias="pass")
+    pass_name: str = Field(keys=("pass", "pass_name"))
     node: str
     before: str
     after: str
@@ -175,7 +185,7 @@ class Rewrite(ReportPart):
     note: str = ""
 
 
-class RewriteRow(ReportPart):
+class RewriteRow(Record):
     """Result of all rewrites together for one node of the source model."""
 
     node: str
@@ -189,15 +199,15 @@ class RewriteRow(ReportPart):
     choices: tuple[FormChoice, ...] = ()
 
 
-class Refusal(ReportPart):
+class Refusal(Record):
     """A rewrite that was considered but not done, with the reason."""
 
-    pass_name: str = Field(alias="pass")
+    pass_name: str = Field(keys=("pass", "pass_name"))
     node: str
     reason: str
 
 
-class NodeInfo(ReportPart):
+class NodeInfo(Record):
     """One node of the device-ready float graph."""
 
     name: str
@@ -206,15 +216,21 @@ class NodeInfo(ReportPart):
     reason: str
     macs: int | None
     parameters: int
-    subgraph: int | None = Field(None, description="number of its subgraph; null on the host")
-    form: str = Field("", description="operator with its main attributes: `Conv 3x3, stride 2`")
-    inputs: tuple[str, ...] = Field((), description="input tensors without constants")
-    outputs: tuple[str, ...] = Field((), description="output tensors")
-    shape: Shape = Field(None, description="shape of its first output")
-    source: NodeSource | None = Field(None, description="training code; null: the model names none")
+    subgraph: int | None = Field(
+        default=None, description="number of its subgraph; null on the host"
+    )
+    form: str = Field(
+        default="", description="operator with its main attributes: `Conv 3x3, stride 2`"
+    )
+    inputs: tuple[str, ...] = Field(default=(), description="input tensors without constants")
+    outputs: tuple[str, ...] = Field(default=(), description="output tensors")
+    shape: Shape = Field(default=None, description="shape of its first output")
+    source: NodeSource | None = Field(
+        default=None, description="training code; null: the model names none"
+    )
 
 
-class SourceNode(ReportPart):
+class SourceNode(Record):
     """One node of the source model; only reported if a node of it was rewritten."""
 
     name: str
@@ -223,14 +239,14 @@ class SourceNode(ReportPart):
     outputs: tuple[str, ...] = Field(description="output tensors")
 
 
-class SubgraphTensor(ReportPart):
+class SubgraphTensor(Record):
     """A tensor that goes into a device subgraph, or comes out of it."""
 
     name: str
     bytes: int | None = Field(description="bytes in int8; null where a dimension is not known")
 
 
-class DeviceSubgraph(ReportPart):
+class DeviceSubgraph(Record):
     """Nodes that the device runs in one go, without the host in between."""
 
     number: int
@@ -242,21 +258,21 @@ class DeviceSubgraph(ReportPart):
     outputs: tuple[SubgraphTensor, ...]
 
 
-class Traffic(ReportPart):
+class Traffic(Record):
     """Tensors that cross between device and host in one inference, in one direction."""
 
     tensors: int
     bytes: int | None = Field(description="bytes in int8; null where a dimension is not known")
 
 
-class MacShare(ReportPart):
+class MacShare(Record):
     """Multiply-accumulates on the device, and of the whole model."""
 
     device: int | None = Field(description="null where a dimension is not known")
     total: int | None
 
 
-class FloatPattern(ReportPart):
+class FloatPattern(Record):
     """Nodes that one pattern of `keep_float` keeps on the host."""
 
     pattern: str
@@ -264,7 +280,7 @@ class FloatPattern(ReportPart):
     macs: int | None = Field(description="MACs that the device would run else; null: not known")
 
 
-class KeptFloat(ReportPart):
+class KeptFloat(Record):
     """Cost of all `keep_float` patterns, compared with the same conversion without them."""
 
     patterns: tuple[FloatPattern, ...]
@@ -272,7 +288,7 @@ class KeptFloat(ReportPart):
     bytes_without: int | None = Field(description="bytes that would cross; null: not known")
 
 
-class Device(ReportPart):
+class Device(Record):
     """Work and traffic of the device in one inference."""
 
     macs_before: MacShare = Field(description="MACs of the source model")
@@ -280,10 +296,12 @@ class Device(ReportPart):
     to_device: Traffic
     to_host: Traffic
     subgraphs: tuple[DeviceSubgraph, ...]
-    kept_float: KeptFloat | None = Field(None, description="null where `keep_float` is not given")
+    kept_float: KeptFloat | None = Field(
+        default=None, description="null where `keep_float` is not given"
+    )
 
 
-class UnknownLimit(ReportPart):
+class UnknownLimit(Record):
     """An undocumented limit, and the values that the model needs."""
 
     limit: str
@@ -294,14 +312,14 @@ class UnknownLimit(ReportPart):
     assumption: str = ""
 
 
-class Timing(ReportPart):
+class Timing(Record):
     """Wall time of one stage, in seconds; only with --timings."""
 
     stage: str
     seconds: float
 
 
-class Report(ReportPart):
+class Report(Record):
     """Report on one model for one target."""
 
     schema_version: Literal[1] = 1
@@ -310,17 +328,19 @@ class Report(ReportPart):
     target: TargetInfo
     summary: Summary
     findings: tuple[FindingInfo, ...] = ()
-    rules: tuple[RuleInfo, ...] = Field((), description="rules that have findings")
-    plan: tuple[RewriteRow, ...] = Field((), description="source nodes that become something else")
+    rules: tuple[RuleInfo, ...] = Field(default=(), description="rules that have findings")
+    plan: tuple[RewriteRow, ...] = Field(
+        default=(), description="source nodes that become something else"
+    )
     rewrites: tuple[Rewrite, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     nodes: tuple[NodeInfo, ...] = ()
     source_nodes: tuple[SourceNode, ...] = Field(
-        (), description="the graph before it was rewritten; empty where nothing was"
+        default=(), description="the graph before it was rewritten; empty where nothing was"
     )
     device: Device | None = None
     calibration: Assumed | None = Field(
-        None, description="samples that are assumed if no calibration data is given"
+        default=None, description="samples that are assumed if no calibration data is given"
     )
     quantization: QuantizationInfo | None = None
     accuracy: Accuracy | None = None

@@ -2,27 +2,25 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
-from npuconv.schemas import ReportPart
+from npuconv.records import Bounded, Field, Record
 from npuconv.schemas.report import Tool
 
 MANIFEST = "manifest.json"
 # A file beside the manifest: no folder, and nothing that leads out of this one.
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}$")]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0, le=2**53)]
-Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+FileName = Annotated[str, Bounded(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}$")]
+Digest = Annotated[str, Bounded(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Bounded(ge=0, le=2**53)]
+Scale = Annotated[float, Bounded(gt=0, allow_inf_nan=False)]
 
 
-class SplitSource(ReportPart):
+class SplitSource(Record):
     """A file that the folder was made from."""
 
     name: str
     sha256: str
 
 
-class CrossingTensor(ReportPart):
+class CrossingTensor(Record):
     """A tensor between two parts, or between the caller and a part."""
 
     name: str
@@ -37,7 +35,7 @@ class CrossingTensor(ReportPart):
     zero_point: int | tuple[int, ...] | None
 
 
-class PartEntry(ReportPart):
+class PartEntry(Record):
     """A model of the folder; they run in this order."""
 
     side: Literal["device", "host"]
@@ -48,7 +46,7 @@ class PartEntry(ReportPart):
     outputs: tuple[str, ...]
 
 
-class Packed(ReportPart):
+class Packed(Record):
     """An array in ``weights.bin``: little endian, the last axis first."""
 
     dtype: Literal["int8", "uint8", "int32", "float32"]
@@ -57,7 +55,7 @@ class Packed(ReportPart):
     bytes: Count
 
 
-class LayerEntry(ReportPart):
+class LayerEntry(Record):
     """A convolution of the device."""
 
     name: str
@@ -79,7 +77,7 @@ class LayerEntry(ReportPart):
     )
 
 
-class PackedFile(ReportPart):
+class PackedFile(Record):
     """The file of all weights."""
 
     file: FileName
@@ -87,7 +85,7 @@ class PackedFile(ReportPart):
     sha256: Digest
 
 
-class Manifest(ReportPart):
+class Manifest(Record):
     """Parts of an int8 model, and the tensors that are passed between them."""
 
     schema_version: Literal[1] = 1
@@ -97,7 +95,8 @@ class Manifest(ReportPart):
     requantize: str = Field(description="from the accumulator to an output: float or shift, ...")
     padding: str
     preprocess: dict[str, Any] | None = Field(
-        None, description="conversion of images to inputs, as in convert; null: it read none"
+        default=None,
+        description="conversion of images to inputs, as in convert; null: it read none",
     )
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]

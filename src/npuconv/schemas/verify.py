@@ -2,21 +2,19 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from npuconv.schemas import ReportPart
+from npuconv.records import Field, Record
 from npuconv.schemas.quality import Agreement
 from npuconv.schemas.report import Tool
 
 
-class VerifiedModel(ReportPart):
+class VerifiedModel(Record):
     """One of the two models."""
 
     path: str
     sha256: str
 
 
-class Errors(ReportPart):
+class Errors(Record):
     """Errors of values of the int8 model against the float model, over all samples."""
 
     sqnr_db: float | None = Field(
@@ -48,7 +46,7 @@ class VerifiedOutput(Agreement, VerifiedPart):
         return float("inf") if self.holds_indices else super().rank
 
     parts: tuple[VerifiedPart, ...] = Field(
-        (), description="tensors that it is concatenated from, as boxes and scores"
+        default=(), description="tensors that it is concatenated from, as boxes and scores"
     )
 
 
@@ -58,16 +56,17 @@ class VerifiedLayer(Errors):
     name: str = Field(description="its name in the float model")
     tensor: str = Field(description="its output in the float model")
     note: str = ""
-    module: str = Field("", description="module of the training code; empty: not known")
+    module: str = Field(default="", description="module of the training code; empty: not known")
     float_range: tuple[float, float] | None = Field(
-        None, description="lowest and highest value in the float model; null: none is finite"
+        default=None,
+        description="lowest and highest value in the float model; null: none is finite",
     )
     int8_range: tuple[float, float] | None = Field(
-        None, description="lowest and highest value in the int8 model; null: none is finite"
+        default=None, description="lowest and highest value in the int8 model; null: none is finite"
     )
 
 
-class Labelled(ReportPart):
+class Labelled(Record):
     """Top-1 accuracy of both models against labels."""
 
     output: str
@@ -76,13 +75,13 @@ class Labelled(ReportPart):
     int8_top1: float
 
 
-class VendorLayer(ReportPart):
+class VendorLayer(Record):
     """A node or layer that the vendor's tool names."""
 
     name: str = Field(description="name of the node in the file, or the tool's own name")
     op_type: str
     device: str = Field(description="NPU, CPU, GPU")
-    reason: str = Field("", description="reason of the tool why it is not on the NPU")
+    reason: str = Field(default="", description="reason of the tool why it is not on the NPU")
 
 
 class VendorOutput(Errors):
@@ -98,26 +97,30 @@ class VendorOutput(Errors):
     largest: int | None = Field(description="largest difference, in steps")
 
 
-class VendorReport(ReportPart):
+class VendorReport(Record):
     """Verdict of a vendor's tool, and errors of its simulator."""
 
     name: str
     version: str
     title: str
-    chip: str = Field("", description="chip it compiles for; empty: the default")
+    chip: str = Field(default="", description="chip it compiles for; empty: the default")
     verdict: Literal["accepted", "refused", "failed"] = Field(
         description="failed: the tool crashed, took too long, or gave no readable answer"
     )
-    message: str = Field("", description="reason of the tool for the model as a whole")
+    message: str = Field(default="", description="reason of the tool for the model as a whole")
     devices: dict[str, int] = Field(description="number of nodes or layers by device")
     layers: tuple[VendorLayer, ...] = ()
-    outputs: tuple[VendorOutput, ...] = Field((), description="empty without a simulator")
-    total: Errors | None = Field(None, description="errors of all values against the float model")
-    figures: dict[str, float] = Field({}, description="estimates of the tool, by its own names")
+    outputs: tuple[VendorOutput, ...] = Field(default=(), description="empty without a simulator")
+    total: Errors | None = Field(
+        default=None, description="errors of all values against the float model"
+    )
+    figures: dict[str, float] = Field(
+        default_factory=dict, description="estimates of the tool, by its own names"
+    )
     notes: tuple[str, ...] = ()
 
 
-class VerifyReport(ReportPart):
+class VerifyReport(Record):
     """Error of an int8 model against the float model it was made from."""
 
     schema_version: Literal[1] = 1
@@ -133,11 +136,11 @@ class VerifyReport(ReportPart):
     layers: tuple[VerifiedLayer, ...] = ()
     layer_samples: int = Field(description="samples on which the layers were compared")
     unmatched: tuple[str, ...] = Field(
-        (), description="layers of the int8 model that the float model lacks"
+        default=(), description="layers of the int8 model that the float model lacks"
     )
     labelled: Labelled | None = None
     min_sqnr_db: float | None = None
-    vendor: VendorReport | None = Field(None, description="null without --vendor")
+    vendor: VendorReport | None = Field(default=None, description="null without --vendor")
     passed: bool = Field(
         description="false where min_sqnr_db is given and missed, or the vendor does not accept"
     )

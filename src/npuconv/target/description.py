@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, model_validator
-
+from npuconv.records import Before, Field, Record
 from npuconv.target.facts import FACTS, Facts, FactValue, Mode, lookup, value_text
-from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
+from npuconv.target.limit import Cited, Limit, LimitField, Relation
 from npuconv.version import NEWEST_OPSET, OLDEST_OPSET, Format
 from npuconv.yamlio import KeyPath, dotted
 
@@ -28,18 +27,17 @@ class Block(Cited):
     """Storage format of one kind of number."""
 
     assumed: tuple[str, ...] = Field(
-        (), description="keys of this block that no document states; reports list them"
+        default=(), description="keys of this block that no document states; reports list them"
     )
 
-    @model_validator(mode="after")
-    def _assumed_are_keys(self) -> Self:
+    def check(self) -> None:
+        """Check that assumptions are of keys of the block."""
         for name in self.assumed:
-            if name not in type(self).model_fields:
+            if name not in self.model_fields:
                 raise ValueError(f"`assumed` names {name!r}, which is not a key of this block")
-        return self
 
 
-class Requantize(TargetPart):
+class Requantize(Record):
     """Requantization of the int32 accumulator to an output of the device.
 
     ``float`` multiplies by a float32 factor, rounds half to even and saturates. ``shift``
@@ -48,21 +46,21 @@ class Requantize(TargetPart):
     two roundings.
     """
 
-    kind: RequantizeKind = Field("float", description="float, shift or gemmlowp")
+    kind: RequantizeKind = Field(default="float", description="float, shift or gemmlowp")
     multiplier_bits: int = Field(
-        16, ge=2, le=31, description="shift: a multiplier is positive and below 2 to this"
+        default=16, ge=2, le=31, description="shift: a multiplier is positive and below 2 to this"
     )
-    max_shift: int = Field(62, ge=0, le=62, description="shift: the largest shift")
+    max_shift: int = Field(default=62, ge=0, le=62, description="shift: the largest shift")
     rounding: Literal["half_away", "half_up", "half_even"] = Field(
-        "half_away", description="shift: where half a step goes: away from zero, up, or to even"
+        default="half_away",
+        description="shift: where half a step goes: away from zero, up, or to even",
     )
 
-    @model_validator(mode="after")
-    def _only_shift_has_bits(self) -> Self:
+    def check(self) -> None:
+        """Check that only a shift has bits."""
         keys = self.model_fields_set - {"kind"}
         if self.kind != "shift" and keys:
             raise ValueError(f"{min(keys)!r} belongs to kind: shift")
-        return self
 
     def __str__(self) -> str:
         if self.kind != "shift":
@@ -81,9 +79,7 @@ def _kind(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-RequantizeField = Annotated[
-    Requantize, BeforeValidator(_kind, json_schema_input_type=Requantize | RequantizeKind)
-]
+RequantizeField = Annotated[Requantize, Before(_kind, Requantize | RequantizeKind)]
 
 
 class Activations(Block):
@@ -91,29 +87,31 @@ class Activations(Block):
 
     dtype: Dtype = Field(description="element type")
     zero_point: LimitField = Field(
-        default_factory=lambda: Limit.model_validate({"one_of": [0]}),
+        default=Limit(one_of=(0,)),
         description="allowed zero points: a list, {range: [lo, hi]} or '?'",
     )
-    granularity: Granularity = Field("tensor", description="one scale per tensor or per channel")
+    granularity: Granularity = Field(
+        default="tensor", description="one scale per tensor or per channel"
+    )
     requantize: RequantizeField = Field(
-        default_factory=lambda: Requantize.model_validate({}),
+        default=Requantize(),
         description="arithmetic of a convolution's output: float, gemmlowp, shift, or "
         "{kind: shift, ...}",
     )
     accumulate: Literal["int8", "int32"] = Field(
-        "int8",
+        default="int8",
         description="partial sums of a convolution in parts: int8 tensors, each rounded, or "
         "int32 where the device adds them in its accumulator",
     )
 
-    @model_validator(mode="after")
-    def _adds_what_it_rescales(self) -> Self:
+    def check(self) -> None:
+        """Check that the requantization of the target adds accumulators."""
+        super().check()
         if self.accumulate == "int32" and self.requantize.kind == "gemmlowp":
             raise ValueError(
                 "accumulate: int32 needs requantize: float or shift; the kernels of TFLite add no "
                 "accumulators"
             )
-        return self
 
     def allows_zero_point(self, value: int) -> bool | None:
         """Return whether a tensor may have this zero point; None if the limit is unknown."""
@@ -124,22 +122,28 @@ class Weights(Block):
     """Numbers in weights."""
 
     dtype: Dtype = Field(description="element type")
-    symmetric: bool = Field(True, description="whether every zero point is 0")
-    granularity: Granularity = Field("channel", description="one scale per tensor or per channel")
-    range: tuple[int, int] = Field((-127, 127), description="lowest and highest stored value")
+    symmetric: bool = Field(default=True, description="whether every zero point is 0")
+    granularity: Granularity = Field(
+        default="channel", description="one scale per tensor or per channel"
+    )
+    range: tuple[int, int] = Field(
+        default=(-127, 127), description="lowest and highest stored value"
+    )
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def check(self) -> None:
+        """Check that the values of the range are in order."""
+        super().check()
         if self.range[0] > self.range[1]:
             raise ValueError(f"range: {self.range[0]} is greater than {self.range[1]}")
-        return self
 
 
 class Bias(Block):
     """Numbers in the bias."""
 
-    dtype: Dtype | Literal["?"] = Field("int32", description="element type, or '?'")
-    assume: Dtype = Field("int32", description="with '?': the type that is used until known")
+    dtype: Dtype | Literal["?"] = Field(default="int32", description="element type, or '?'")
+    assume: Dtype = Field(
+        default="int32", description="with '?': the type that is used until known"
+    )
 
     @property
     def is_documented(self) -> bool:
@@ -163,15 +167,17 @@ class Costs(Cited):
     tensors that cross to the host or back + crossing_byte * their bytes``.
     """
 
-    mac: float = Field(1.0, ge=0, description="one multiply-accumulate")
-    weight_byte: float = Field(1.0, ge=0, description="one byte of weights fetched")
-    convolution: float = Field(0.0, ge=0, description="starting one convolution")
-    moved_byte: float = Field(0.0, ge=0, description="one byte sliced, concatenated or reordered")
+    mac: float = Field(default=1.0, ge=0, description="one multiply-accumulate")
+    weight_byte: float = Field(default=1.0, ge=0, description="one byte of weights fetched")
+    convolution: float = Field(default=0.0, ge=0, description="starting one convolution")
+    moved_byte: float = Field(
+        default=0.0, ge=0, description="one byte sliced, concatenated or reordered"
+    )
     # 20 microseconds for a transfer with its synchronization, at 250 GMAC/s and 2 GB/s.
     crossing: float = Field(
-        5e6, ge=0, description="one transfer of a tensor between device and host"
+        default=5e6, ge=0, description="one transfer of a tensor between device and host"
     )
-    crossing_byte: float = Field(125.0, ge=0, description="one byte of such a tensor")
+    crossing_byte: float = Field(default=125.0, ge=0, description="one byte of such a tensor")
 
 
 _FACT_KEYS: dict[str, Any] = {"propertyNames": {"enum": list(FACTS)}}
@@ -182,24 +188,24 @@ def canonical_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-class Demands(TargetPart):
+class Demands(Record):
     """Limits and relations: demands of the device on every listed operator."""
 
     limits: dict[str, LimitField] = Field(
         default_factory=dict, description="fact -> limit", json_schema_extra=_FACT_KEYS
     )
-    require: tuple[Relation, ...] = Field((), description="relations between facts")
+    require: tuple[Relation, ...] = Field(default=(), description="relations between facts")
 
 
 class ListedOperator(Demands):
     """Demands of the device on one operator. An operator that is listed is supported."""
 
-    domain: str = Field("", description="operator domain; empty: ONNX's own")
+    domain: str = Field(default="", description="operator domain; empty: ONNX's own")
     modes: dict[Mode, dict[str, LimitField]] = Field(
         default_factory=dict, description="limits that differ for one kind of convolution"
     )
     requantizes: bool = Field(
-        False, description="Concat: whether its inputs may have scales of their own"
+        default=False, description="Concat: whether its inputs may have scales of their own"
     )
 
     def with_common(self, common: Demands) -> Self:
@@ -241,57 +247,60 @@ def _native(limits: dict[str, Limit]) -> dict[str, Limit]:
     return {name: limit.native or limit for name, limit in limits.items()}
 
 
-class Description(TargetPart):
+class Description(Record):
     """Description of one NPU: operators, limits, number formats and costs."""
 
-    schema_version: Literal[1] = Field(alias="schema", description="version of this format")
+    schema_version: Literal[1] = Field(keys=("schema",), description="version of this format")
     name: str = Field(description="name of the target", min_length=1)
-    version: str = Field("", description="version of the chip or of this description")
-    description: str = Field("", description="description for people")
+    version: str = Field(default="", description="version of the chip or of this description")
+    description: str = Field(default="", description="description for people")
     sources: dict[str, str] = Field(
         default_factory=dict, description="name -> the document that limits cite"
     )
     all_operators: Demands = Field(
-        default_factory=lambda: Demands.model_validate({}),
+        default=Demands(),
         description="demands on every operator below that has no other demands of its own",
     )
     operators: dict[str, ListedOperator] = Field(description="operator -> demands of the device")
     activations: Activations
     weights: Weights
-    bias: Bias = Field(default_factory=lambda: Bias.model_validate({}))
+    bias: Bias = Field(default=Bias())
     fused_activations: LimitField = Field(
-        default_factory=lambda: Limit.model_validate({"limit": "?"}),
+        default=Limit(limit="?"),
         description="activations that a convolution can apply to its own output",
     )
-    format: Annotated[Format | None, BeforeValidator(lambda v: None if v == "onnx" else v)] = Field(
-        None,
-        # container: onnx or tflite is the older key
-        validation_alias=AliasChoices("format", "container"),
+    format: Annotated[
+        Format | None, Before(lambda v: None if v == "onnx" else v, Format | None)
+    ] = Field(
+        default=None,
+        keys=("format", "container"),  # container: onnx or tflite is the older key
         description="form that the compiler of the chip reads: the default of --format",
     )
-    static: bool = Field(False, description="whether that compiler needs every extent of an input")
+    static: bool = Field(
+        default=False, description="whether that compiler needs every extent of an input"
+    )
     opset: int | None = Field(
-        None,
+        default=None,
         ge=OLDEST_OPSET,
         le=NEWEST_OPSET,
         description="newest opset that the compiler of the chip loads: the default of --opset",
     )
     rescales_symmetric: bool = Field(
-        False,
+        default=False,
         description="whether that compiler changes the scale of a tensor whose zero points are all "
         "0: in the form qdq they are -1 instead",
     )
     next_command: str | dict[Format, str] = Field(
-        "", description="command to run on the written model, or by form; {model} is its path"
+        default="",
+        description="command to run on the written model, or by form; {model} is its path",
     )
     costs: Costs = Field(
-        default_factory=lambda: Costs.model_validate({}),
+        default=Costs(),
         description="costs by which one of several forms of a rewrite is chosen",
     )
     unlisted_operators: Literal["undocumented", "host", "error"] = Field(
-        "undocumented", description="placement of operators that are not listed"
+        default="undocumented", description="placement of operators that are not listed"
     )
-    _merged: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # see with_common
 
     @property
     def fusible(self) -> tuple[FactValue, ...]:
@@ -314,10 +323,11 @@ class Description(TargetPart):
         operator = self.operators.get(op_type)
         if operator is None or canonical_domain(operator.domain) != canonical_domain(domain):
             return None
-        merged = self._merged  # read once: pydantic is slow with private attributes
-        if op_type not in merged:
-            merged[op_type] = operator.with_common(self.all_operators)
-        return merged[op_type]
+        return self._merged[op_type]
+
+    @cached_property
+    def _merged(self) -> dict[str, ListedOperator]:
+        return {k: v.with_common(self.all_operators) for k, v in self.operators.items()}
 
     def limits(self) -> Iterator[tuple[KeyPath, Limit]]:
         """Return every limit with its path, in the order of the file."""

@@ -6,39 +6,25 @@ from collections.abc import Callable, Collection
 from functools import cache, cached_property
 from operator import ge, le
 from types import ModuleType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    model_validator,
-)
-
+from npuconv.records import Before, Bounded, Field, Record
 from npuconv.target.facts import FACTS, Facts, FactValue, lookup
 from npuconv.yamlio import suggest
 
-Value = StrictBool | StrictInt | StrictStr
+_STRICT = Bounded(strict=True)
+Value = Annotated[bool, _STRICT] | Annotated[int, _STRICT] | Annotated[str, _STRICT]
 PREDICATES = ("equals", "one_of", "range", "min", "max", "power_of_two", "multiple_of", "limit")
 
 
-class TargetPart(BaseModel):
-    """Base of all parts of a target: unknown keys are errors, nothing changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Cited(TargetPart):
+class Cited(Record):
     """A part of a target with its source."""
 
-    source: str = Field("", description="the document it is taken from: a name in `sources`, /part")
-    why: str = Field("", description="the reason, for people")
-    _place: str = PrivateAttr("")
+    source: str = Field(
+        default="", description="the document it is taken from: a name in `sources`, /part"
+    )
+    why: str = Field(default="", description="the reason, for people")
+    _place: ClassVar[str] = ""
 
     def cite(self) -> str:
         """``npu-int8:12 operators.Conv.limits.group (notes/group: only 1 or C)``."""
@@ -47,27 +33,34 @@ class Cited(TargetPart):
 
     def locate(self, place: str) -> None:
         """Set the file, line and path of this part; called once, by the loader."""
-        self._place = place
+        vars(self)["_place"] = place
 
 
 class Limit(Cited):
     """Allowed values of one fact. The name of a fact is replaced by its value."""
 
-    equals: Value | None = Field(None, description="exactly this")
-    one_of: tuple[Value, ...] | None = Field(None, description="one of these")
-    range: tuple[Value, Value] | None = Field(None, description="[lowest, highest], inclusive")
-    min: Value | None = Field(None, description="at least this")
-    max: Value | None = Field(None, description="at most this")
-    power_of_two: Literal[True] | None = Field(None, description="1, 2, 4, 8, ...")
-    multiple_of: Value | None = Field(None, description="divisible by this")
-    limit: Literal["?"] | None = Field(None, description="a limit exists, nobody wrote it down")
-    assume: tuple[Value, ...] = Field((), description="with `?`: taken as allowed until known")
+    equals: Value | None = Field(default=None, description="exactly this")
+    one_of: tuple[Value, ...] | None = Field(default=None, description="one of these")
+    range: tuple[Value, Value] | None = Field(
+        default=None, description="[lowest, highest], inclusive"
+    )
+    min: Value | None = Field(default=None, description="at least this")
+    max: Value | None = Field(default=None, description="at most this")
+    power_of_two: Literal[True] | None = Field(default=None, description="1, 2, 4, 8, ...")
+    multiple_of: Value | None = Field(default=None, description="divisible by this")
+    limit: Literal["?"] | None = Field(
+        default=None, description="a limit exists, nobody wrote it down"
+    )
+    assume: tuple[Value, ...] = Field(
+        default=(), description="with `?`: taken as allowed until known"
+    )
     native: "Limit | None" = Field(
-        None, description="values of one operator of the hardware; the vendor's tool splits more"
+        default=None,
+        description="values of one operator of the hardware; the vendor's tool splits more",
     )
 
-    @model_validator(mode="after")
-    def _one_predicate(self) -> Self:
+    def check(self) -> None:
+        """Check the predicate, of which there is one, and the keys beside it."""
         names = [name for name in PREDICATES if getattr(self, name) is not None]
         if len(names) != 1:
             raise ValueError(
@@ -77,7 +70,6 @@ class Limit(Cited):
             raise ValueError("`assume` only goes with an undocumented limit, `limit: '?'`")
         if self.native and (not self.native.is_documented or self.native.native):
             raise ValueError("`native` must be a documented limit without another `native`")
-        return self
 
     @property
     def is_documented(self) -> bool:
@@ -153,10 +145,7 @@ def spell_out(value: Any) -> Any:
     return {"one_of": value} if isinstance(value, list | tuple) else value
 
 
-LimitField = Annotated[
-    Limit,
-    BeforeValidator(spell_out, json_schema_input_type=Limit | Literal["?"] | tuple[Value, ...]),
-]
+LimitField = Annotated[Limit, Before(spell_out, Limit | Literal["?"] | tuple[Value, ...])]
 
 
 def resolve(value: FactValue, facts: Facts) -> FactValue | None:
@@ -185,9 +174,9 @@ MAX_CHARACTERS, MAX_LOOPS = 2000, 2  # largest length and number of loops of one
 class Relation(Cited):
     """Relation between facts: if ``if`` holds (or is not given), ``then`` must hold."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    if_: str = Field("", alias="if", description="a condition on facts, in CEL; empty: always")
+    if_: str = Field(
+        default="", keys=("if",), description="a condition on facts, in CEL; empty: always"
+    )
     then: str = Field(description="the condition that must hold then, in CEL")
 
     def holds(self, facts: Facts) -> bool | None:

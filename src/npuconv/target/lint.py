@@ -15,10 +15,9 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, TypedDict, TypeGuard, cast
 
-from pydantic import ValidationError
-
 from npuconv import yamlio
 from npuconv.errors import LocatedError, TargetError
+from npuconv.records import faults
 from npuconv.target.description import Description, canonical_domain
 from npuconv.target.facts import FACTS, Fact
 from npuconv.target.limit import CelError, Limit, Relation, check_cel
@@ -206,6 +205,6 @@ def _salvage(document: yamlio.Document) -> Description | None:
 def _faults(data: dict[str, Any]) -> list[KeyPath]:
     try:
         Description.model_validate(data)
-    except ValidationError as cause:
-        return [fault["loc"] for fault in cause.errors()]
+    except ValueError as cause:
+        return [fault["loc"] for fault in faults(cause)]
     return []

@@ -6,9 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from pydantic import PrivateAttr
+from typing import Any, ClassVar
 
 from npuconv import yamlio
 from npuconv.errors import TargetError, UsageError, raise_together
@@ -27,7 +25,7 @@ _FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"
 class Target(Description):
     """Description of one NPU: operators, limits, number formats and costs."""
 
-    _document: yamlio.Document = PrivateAttr(yamlio.Document({}, "", "", {}))
+    _document: ClassVar[yamlio.Document] = yamlio.Document({}, "", "", {})
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> "Target":
@@ -53,7 +51,7 @@ class Target(Description):
             raise_together(lint(document), TargetError)
             raise
         raise_together(semantic_problems(target, document), TargetError)
-        target._document = document
+        vars(target)["_document"] = document
         # Reports are the same wherever the file lies, if it is given by its full path.
         file = Path(document.name)
         name = file.name if file.is_absolute() else document.name

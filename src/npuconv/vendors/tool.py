@@ -14,14 +14,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from npuconv.data.archives import Archive, npz
 from npuconv.errors import CalibrationError, UsageError
-from npuconv.records import dataclass, field
+from npuconv.records import Field, Record, dataclass, field
+from npuconv.yamlio import first_fault
 
 HOME = "NPUCONV_VENDORS"  # environment variable: folder with an environment for each tool
 _DEFAULT_HOME = "~/.cache/npuconv/vendors"
@@ -55,19 +55,19 @@ VENDORS = {
 }
 
 
-class Answer(BaseModel):
+class Answer(Record):
     """Contents of ``answer.json``."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, str_max_length=20_000
-    )
+    model_config: ClassVar = {"allow_inf_nan": False, "str_max_length": 20_000}
 
     accepted: bool
     message: str = ""  # reason of a refusal as a whole
     layers: tuple[tuple[str, str, str, str], ...] = ()  # name, operator, device, reason
     default_device: str = ""  # device of the nodes that ``layers`` does not name
-    devices: dict[str, int] = {}  # number of operators by device, if the tool counts them
-    figures: dict[str, float] = {}
+    devices: dict[str, int] = Field(
+        default_factory=dict
+    )  # number of operators by device, if the tool counts them
+    figures: dict[str, float] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,8 @@ def _read(folder: Path, question: Question) -> tuple[Answer, list[list[np.ndarra
         raise ValueError(f"answer.json is no file of at most {_MAX_ANSWER_BYTES} bytes")
     try:
         answer = Answer.model_validate_json(file.read_bytes())
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(map(str, fault["loc"]))
-        raise ValueError(f"answer.json: {where} {fault['msg']}") from None
+    except ValueError as error:
+        raise ValueError(f"answer.json: {first_fault(error)}") from None
     if not answer.accepted or not archive.exists():
         return answer, []
     arrays, samples = Archive(archive), range(len(question.feeds))

@@ -13,17 +13,12 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from npuconv.errors import LocatedError, raise_together
 from npuconv.lazy import yaml
-from npuconv.records import dataclass, field
+from npuconv.records import Record, dataclass, faults, field
 from npuconv.yamlio.messages import dotted, explain, hint_of, nearest
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
-
-    ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_DEPTH = 50
 MAX_BYTES = 1 << 20
@@ -54,6 +49,7 @@ _REWORDED = (
 )
 
 ErrorT = TypeVar("ErrorT", bound=LocatedError)
+RecordT = TypeVar("RecordT", bound=Record)
 KeyPath = tuple[str | int, ...]
 Place = tuple[int, int]
 Places = dict[KeyPath, tuple[Place, Place]]  # place of a key, and place of its value
@@ -167,21 +163,21 @@ def loads(text: str, *, name: str, error: type[LocatedError], is_builtin: bool =
     return Document(data, name, text, places)
 
 
-def validate(document: Document, model: type[ModelT], *, error: type[LocatedError]) -> ModelT:
-    """Validate the document as a pydantic model.
+def validate(document: Document, kind: type[RecordT], *, error: type[LocatedError]) -> RecordT:
+    """Return the document as a record.
 
     Raises:
         error: all faults, with their places and, for a misspelling, a suggestion.
     """
     try:
-        return model.model_validate(document.data)
-    except ValueError:  # pydantic's ValidationError is one
-        raise_together(problems(document, model, error=error), error)
+        return kind.model_validate(document.data)
+    except ValueError:
+        raise_together(problems(document, kind, error=error), error)
         raise
 
 
 def problems(
-    document: Document, model: type[BaseModel], *, error: type[LocatedError]
+    document: Document, kind: type[Record], *, error: type[LocatedError]
 ) -> list[LocatedError]:
     """Return every fault that ``validate`` would raise; misspelt keys first.
 
@@ -189,22 +185,23 @@ def problems(
     faulty, and a missing key that is misspelt.
     """
     try:
-        model.model_validate(document.data)
-    except ValueError as cause:  # pydantic's ValidationError is one
-        faults = list(cast("ValidationError", cause).errors())
+        kind.model_validate(document.data)
+    except ValueError as cause:
+        entries = faults(cause)
     else:
         return []
-    parents = {fault["loc"][:end] for fault in faults for end in range(len(fault["loc"]))}
-    misspelt = [fault["loc"] for fault in faults if fault["type"] == "extra_forbidden"]
+    parents = {fault["loc"][:end] for fault in entries for end in range(len(fault["loc"]))}
+    misspelt = [fault["loc"] for fault in entries if fault["type"] == "extra_forbidden"]
     errors = []
-    for fault in sorted(faults, key=lambda fault: fault["type"] != "extra_forbidden"):
-        loc, kind = fault["loc"], fault["type"]
+    for fault in sorted(entries, key=lambda fault: fault["type"] != "extra_forbidden"):
+        loc, fault_type = fault["loc"], fault["type"]
         similar = [bad for bad in misspelt if bad[:-1] == loc[:-1] and nearest(bad[-1], loc[-1:])]
-        if (kind == "too_short" and loc in parents) or (kind == "missing" and similar):
+        is_missing = fault_type == "missing"
+        if (fault_type == "too_short" and loc in parents) or (is_missing and similar):
             continue
-        where = dotted(document.existing_path(loc) + (loc[-1:] if kind == "missing" else ()))
+        where = dotted(document.existing_path(loc) + (loc[-1:] if is_missing else ()))
         message = f"{where}: {explain(fault)}" if where else explain(fault)
-        errors.append(document.error(error, loc, message, hint_of(fault, model), key=True))
+        errors.append(document.error(error, loc, message, hint_of(fault, kind), key=True))
     return errors
 
 

@@ -1,8 +1,4 @@
-"""Messages on invalid values, and suggestions of similar names.
-
-Reads pydantic's errors and models by their shape only, so that reading YAML does not
-need pydantic to be imported.
-"""
+"""Messages on invalid values, and suggestions of similar names."""
 
 from __future__ import annotations
 
@@ -10,6 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args, get_origin
+
+from npuconv.records import Record, faults, types_of
 
 MAX_WORD = 100  # characters; longer words are no misspellings
 _MAPPING = "a mapping of keys to values"
@@ -52,6 +50,12 @@ def explain(fault: Mapping[str, Any]) -> str:
     return _FORMS[fault["type"]].format(**context)
 
 
+def first_fault(error: ValueError) -> str:
+    """Return the first fault that ``Record.model_validate`` found, with its place."""
+    first = faults(error)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {explain(first)}"
+
+
 def suggest(word: object, options: Iterable[object]) -> str:
     """Return ``did you mean 'kernel_h'?``, or '' if no option is close."""
     close = nearest(word, options)
@@ -74,16 +78,16 @@ def hint_of(fault: Mapping[str, Any], model: Any) -> str:
     """
     kind = fault["type"]
     *outer, key = fault["loc"] or ("",)
-    models = [model]  # pydantic models of the values at this place
+    models = [model]  # records of the values at this place
     for part in outer if kind in ("extra_forbidden", "missing") else ():
-        fields = [_keys(m)[part] for m in models if part in _keys(m)]
+        types = [types_of(m)[part] for m in models if part in types_of(m)]
         # the index of a list or the key of a free mapping leads to no other model
-        models = [m for field in fields for m in _models_in(field.annotation)] or models
+        models = [m for kind in types for m in _models_in(kind)] or models
     if kind == "extra_forbidden":
         hints = [hint for m in models if (hint := getattr(m, "misplaced", {}).get(key))]
-        return hints[0] if hints else suggest(key, [name for m in models for name in _keys(m)])
+        return hints[0] if hints else suggest(key, [name for m in models for name in types_of(m)])
     if kind == "missing":
-        types = [_keys(m)[key].annotation for m in models if key in _keys(m)]
+        types = [types_of(m)[key] for m in models if key in types_of(m)]
         choices = [get_args(kind) for kind in types if get_origin(kind) is Literal]
         return f"write {key}: {choices[0][0]}" if choices and len(choices[0]) == 1 else ""
     if kind == "literal_error":
@@ -93,12 +97,8 @@ def hint_of(fault: Mapping[str, Any], model: Any) -> str:
     return ""
 
 
-def _keys(model: Any) -> dict[Any, Any]:
-    return {f.alias or name: f for name, f in model.model_fields.items()}
-
-
 def _models_in(annotation: Any) -> list[Any]:
-    if hasattr(annotation, "model_fields"):
+    if isinstance(annotation, type) and issubclass(annotation, Record):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models_in(part)]
 

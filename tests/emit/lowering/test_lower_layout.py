@@ -188,5 +188,5 @@ def test_the_option_names_what_it_writes():
     model, _, _ = converted(FIRES[1](), *LOWER, NAME, layout="nhwc")
     written = {node.op for node in model.nodes() if node.domain == "com.microsoft"}
     assert written == {"QLinearConv", "NhwcMaxPool"}
-    said = Options.model_fields["layout"].description or ""
+    said = Options.model_fields["layout"].metadata["description"]
     assert all(op in said for op in (*written, "com.microsoft"))

@@ -45,10 +45,13 @@ def node_source(model: Model, label: str, *, located: bool = False) -> schema.No
     source = model.sources.get(label)
     if source is None:
         return None
-    row = schema.NodeSource.model_validate(source, from_attributes=True)
-    if located:
-        row = row.model_copy(update={"frames": tuple(f for f in row.frames if f.path)})
-    return row
+    frames = (frame for frame in source.frames if frame.path or not located)
+    return schema.NodeSource(
+        module=source.module,
+        class_name=source.class_name,
+        frame=source.frame and schema.CodeFrame.from_attributes(source.frame),
+        frames=tuple(map(schema.CodeFrame.from_attributes, frames)),
+    )
 
 
 def device_row(

@@ -117,8 +117,8 @@ def build_report(
             transitions=device.to_device.tensors + device.to_host.tensors,
         ),
         findings=tuple(
-            schema.FindingInfo.model_validate(finding, from_attributes=True).model_copy(
-                update={"node_source": node_source(model, finding.node, located=True)}
+            schema.FindingInfo.from_attributes(
+                finding, node_source=node_source(model, finding.node, located=True)
             )
             for finding in findings
         ),
@@ -137,13 +137,9 @@ def build_report(
         ),
         plan=rewritten,
         rewrites=tuple(
-            schema.Rewrite.model_validate(record, from_attributes=True)
-            for record in legal.log.rewrites
-        ),
+schema.Rewrite.from_attributes(record) for record in legal.log.rewrites        ),
         refusals=tuple(
-            schema.Refusal.model_validate(refusal, from_attributes=True)
-            for refusal in legal.log.refusals
-        ),
+schema.Refusal.from_attributes(refusal) for refusal in legal.log.refusals        ),
         nodes=nodes,
         source_nodes=source.nodes if removed or rewritten else (),
         device=device,
