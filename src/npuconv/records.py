@@ -1,4 +1,4 @@
-"""Dataclasses that share their methods, and those of them that files are read into.
+"""Dataclasses that share their methods, and records, which hold the content of files.
 
 Python compiles six functions for every frozen dataclass, which takes half a millisecond; two
 hundred classes would be a tenth of a second of each command. To import pydantic, and to make its
@@ -118,7 +118,7 @@ def Field(  # noqa: N802 as in pydantic
     keys: tuple[str, ...] = (),
     **settings: Any,
 ) -> Any:
-    """Return a field of a ``Record``.
+    """Declare a record field.
 
     Args:
         default: default.
@@ -158,7 +158,7 @@ class Before:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
 class Record:
-    """Dataclass whose values may come from a file; its methods are those of pydantic's models.
+    """Dataclass with the content of a file, and methods with the names of pydantic.
 
     Values that have the declared types are taken as they are, as are values of our own. Others
     pydantic converts or refuses: its import takes as long as that of numpy and onnx together.
@@ -245,7 +245,7 @@ class Record:
         exclude_defaults: bool = False,
         exclude_none: bool = False,
     ) -> dict[str, Any]:
-        """Return the fields, and those of records inside, as a dict."""
+        """Return the fields as a dict, records inside of it as well."""
 
         def plain(value: Any) -> Any:
             if isinstance(value, Record):

@@ -247,6 +247,10 @@ def _native(limits: dict[str, Limit]) -> dict[str, Limit]:
     return {name: limit.native or limit for name, limit in limits.items()}
 
 
+def _no_onnx(value: Any) -> Any:
+    return None if value == "onnx" else value
+
+
 class Description(Record):
     """Description of one NPU: operators, limits, number formats and costs."""
 
