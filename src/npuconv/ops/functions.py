@@ -14,25 +14,12 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
 from npuconv.arithmetic.whole import WholeArray
-from npuconv.model import Node
-from npuconv.ops.operator import (
-    Arguments,
-    Kernel,
-    W,
-    always,
-    register,
-    values_of,
-)
-from npuconv.ops.tables import lookup
+from npuconv.ops.operator import Arguments, Kernel, W, always, register
+from npuconv.ops.tables import register_table
 from npuconv.ops.tape import Tape, Visit, pointwise
 from npuconv.tflite.elementwise import unary
 
 Doubles = NDArray[np.float64]
-
-
-def is_of_one_value(node: Node) -> bool:
-    """Return whether the input is variable."""
-    return len(values_of(node)) == 1
 
 
 def _gelu(x: Doubles, approximate: str = "none", **_: Any) -> Doubles:
@@ -71,12 +58,12 @@ def _erf_slope(tape: Tape, visit: Visit) -> str:
     return tape.add("Mul", tape.add("Exp", negated), tape.constant(2 / math.sqrt(math.pi)))
 
 
-_SLOPES: dict[str, Callable[[Tape, Visit], str]] = {
-    "Abs": lambda tape, visit: tape.add("Sign", visit.x),
-    "Exp": lambda _, visit: visit.y,
-    "Sqrt": lambda tape, visit: tape.add("Div", tape.constant(0.5), visit.y),
-    "HardSigmoid": _hard_sigmoid_slope,
-    "Erf": _erf_slope,
+_ADJOINTS = {
+    "Abs": pointwise(lambda tape, visit: tape.add("Sign", visit.x)),
+    "Exp": pointwise(lambda _, visit: visit.y),
+    "Sqrt": pointwise(lambda tape, visit: tape.add("Div", tape.constant(0.5), visit.y)),
+    "HardSigmoid": pointwise(_hard_sigmoid_slope),
+    "Erf": pointwise(_erf_slope),
 }
 # "Swish" is that of opset 24, and SiLU with alpha 1. Attributes are those of ONNX.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -100,21 +87,10 @@ _IN_TFLITE = {
     "Sqrt": unary("SQRT"),
 }
 for name, function in _FUNCTIONS.items():
-    register(
-        name,
-        is_defined=is_of_one_value,
-        function=function,
-        is_table=True,
-        kernel=lookup(name),
-        adjoint=pointwise(_SLOPES[name]) if name in _SLOPES else None,
-        to_tflite=_IN_TFLITE.get(name),
-    )
-register(
+    register_table(name, function, adjoint=_ADJOINTS.get(name), to_tflite=_IN_TFLITE.get(name))
+register_table(
     "Sigmoid",
-    is_defined=is_of_one_value,
-    function=lambda x, **_: 1 / (1 + np.exp(-x)),
-    is_table=True,
-    kernel=lookup("Sigmoid"),
+    lambda x, **_: 1 / (1 + np.exp(-x)),
     adjoint=pointwise(
         lambda tape, visit: tape.add("Mul", visit.y, tape.add("Sub", tape.constant(1.0), visit.y))
     ),
@@ -124,12 +100,9 @@ register(
     tflite_scale=TensorScale(1 / 256, -128),
     to_tflite=unary("LOGISTIC"),
 )
-register(
+register_table(
     "Tanh",
-    is_defined=is_of_one_value,
-    function=lambda x, **_: np.tanh(x),
-    is_table=True,
-    kernel=lookup("Tanh"),
+    lambda x, **_: np.tanh(x),
     adjoint=pointwise(
         lambda tape, visit: tape.add("Sub", tape.constant(1.0), tape.add("Mul", visit.y, visit.y))
     ),
@@ -144,10 +117,7 @@ register(
     adjoint=pointwise(lambda tape, _: tape.constant(-1.0)),
     to_tflite=unary("NEG", "NegOptions"),
 )
-register("Log", to_tflite=unary("LOG"))
-register("Floor", to_tflite=unary("FLOOR"))
-register("Ceil", to_tflite=unary("CEIL"))
-register("Round", to_tflite=unary("ROUND"))
-register("Sin", to_tflite=unary("SIN"))
+for name in ("Log", "Floor", "Ceil", "Round", "Sin"):
+    register(name, to_tflite=unary(name.upper()))
 register("Cos", to_tflite=unary("COS", "CosOptions"))
 register("Sign", to_tflite=unary("SIGN", "SignOptions"))

@@ -8,9 +8,8 @@ import onnx
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST
 from npuconv.arithmetic.whole import WholeArray
-from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import Arguments, W, always, register
-from npuconv.ops.tables import lookup
+from npuconv.ops.operator import Arguments, W, always
+from npuconv.ops.tables import register_table
 from npuconv.ops.tape import Tape, Visit, pointwise
 from npuconv.tflite.elementwise import unary
 
@@ -53,12 +52,9 @@ def _slope(tape: Tape, visit: Visit) -> str:
     return tape.add("Where", inside, inner, beyond)
 
 
-register(
+register_table(
     "HardSwish",
-    is_defined=is_of_one_value,
-    function=lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
-    is_table=True,
-    kernel=lookup("HardSwish"),
+    lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
     adjoint=pointwise(_slope),
     in_tflite=always,
     tflite_kernel=_tflite_kernel,

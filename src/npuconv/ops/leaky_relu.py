@@ -13,9 +13,8 @@ from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
 from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Arguments, W, always, register
-from npuconv.ops.tables import SOURCE, TableStep, lookup, table
+from npuconv.ops.tables import SOURCE, TableStep, register_table, table
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
 from npuconv.tflite.flatbuffer import TensorScales
@@ -124,12 +123,9 @@ def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("PRELU", [source, number], [draft.store(node.output[0], order)])
 
 
-register(
+register_table(
     "LeakyRelu",
-    is_defined=is_of_one_value,
-    function=lambda x, alpha=0.01, **_: _leaky(x, alpha),
-    is_table=True,
-    kernel=lookup("LeakyRelu"),
+    lambda x, alpha=0.01, **_: _leaky(x, alpha),
     adjoint=_adjoint,
     integer_form="QLinearLeakyRelu",
     in_tflite=_rises,

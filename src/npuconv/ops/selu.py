@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import register
-from npuconv.ops.tables import lookup
+from npuconv.ops.tables import register_table
 from npuconv.ops.tape import Tape, Visit, pointwise
 
 _ALPHA, _GAMMA = 1.67326319217681884765625, 1.05070102214813232421875  # defaults of ONNX
@@ -26,11 +24,4 @@ def _slope(tape: Tape, visit: Visit) -> str:
     return tape.add("Where", positive, tape.constant(gamma), below)
 
 
-register(
-    "Selu",
-    is_defined=is_of_one_value,
-    function=_selu,
-    is_table=True,
-    kernel=lookup("Selu"),
-    adjoint=pointwise(_slope),
-)
+register_table("Selu", _selu, adjoint=pointwise(_slope))
