@@ -20,6 +20,7 @@ from npuconv.ops.tape import Tape, Visit, pointwise
 from npuconv.tflite.elementwise import unary
 
 Doubles = NDArray[np.float64]
+_ALPHA, _GAMMA = 1.67326319217681884765625, 1.05070102214813232421875  # defaults of Selu in ONNX
 
 
 def _gelu(x: Doubles, approximate: str = "none", **_: Any) -> Doubles:
@@ -31,6 +32,10 @@ def _gelu(x: Doubles, approximate: str = "none", **_: Any) -> Doubles:
 
 def _erf(x: Doubles, **_: Any) -> Doubles:
     return np.asarray([math.erf(value) for value in x])
+
+
+def _selu(x: Doubles, alpha: float = _ALPHA, gamma: float = _GAMMA, **_: Any) -> Doubles:
+    return np.asarray(gamma * np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x))
 
 
 def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Kernel:
@@ -58,11 +63,20 @@ def _erf_slope(tape: Tape, visit: Visit) -> str:
     return tape.add("Mul", tape.add("Exp", negated), tape.constant(2 / math.sqrt(math.pi)))
 
 
+def _selu_slope(tape: Tape, visit: Visit) -> str:
+    """Return ``gamma`` above 0, ``y + gamma * alpha`` below."""
+    alpha, gamma = visit.attributes.get("alpha", _ALPHA), visit.attributes.get("gamma", _GAMMA)
+    positive = tape.add("Greater", visit.x, tape.constant(0.0))
+    below = tape.add("Add", visit.y, tape.constant(gamma * alpha))
+    return tape.add("Where", positive, tape.constant(gamma), below)
+
+
 _ADJOINTS = {
     "Abs": pointwise(lambda tape, visit: tape.add("Sign", visit.x)),
     "Exp": pointwise(lambda _, visit: visit.y),
     "Sqrt": pointwise(lambda tape, visit: tape.add("Div", tape.constant(0.5), visit.y)),
     "HardSigmoid": pointwise(_hard_sigmoid_slope),
+    "Selu": pointwise(_selu_slope),
     "Erf": pointwise(_erf_slope),
 }
 # "Swish" is that of opset 24, and SiLU with alpha 1. Attributes are those of ONNX.
@@ -71,6 +85,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "HardSigmoid": lambda x, alpha=0.2, beta=0.5, **_: np.clip(alpha * x + beta, 0, 1),
     "Swish": lambda x, alpha=1.0, **_: x / (1 + np.exp(-alpha * x)),
     "Elu": lambda x, alpha=1.0, **_: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
+    "Selu": _selu,
     "Erf": _erf,
     "Gelu": _gelu,
     "Softplus": lambda x, **_: np.logaddexp(0, x),
