@@ -8,11 +8,12 @@ they do not have the declared types.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import KW_ONLY, FrozenInstanceError, asdict, field, fields, replace
 from enum import Enum
 from functools import cache, partial
@@ -118,13 +119,13 @@ def Field(  # noqa: N802 as in pydantic
     keys: tuple[str, ...] = (),
     **settings: Any,
 ) -> Any:
-    """Declare a record field.
+    """Declare a field of a record.
 
     Args:
         default: default.
         default_factory: makes the default.
         description: meaning, for schemas and helps.
-        keys: keys in files, where they are not the name; the first one is written.
+        keys: keys in files, if others than the name; the first is written.
         settings: of ``pydantic.Field``, such as the bound ``ge``.
     """
     metadata = {"description": description, "keys": keys, "settings": settings}
@@ -158,10 +159,10 @@ class Before:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
 class Record:
-    """Dataclass with the content of a file, and methods with the names of pydantic.
+    """Dataclass with the content of a file, and with the methods of a model of pydantic.
 
-    Values that have the declared types are taken as they are, as are values of our own. Others
-    pydantic converts or refuses: its import takes as long as that of numpy and onnx together.
+    A value of the declared type is taken without pydantic, which converts or refuses all others.
+    The constructor checks nothing: its values are npuconv's own.
     """
 
     model_fields: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -184,7 +185,7 @@ class Record:
         """
         try:
             return cast("Self", _read(cls, data))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, KeyError):
             return cast("Self", _adapter(cls).validate_python(data))
 
     @classmethod
@@ -238,55 +239,32 @@ class Record:
         self,
         *,
         mode: Literal["python", "json"] = "python",
-        include: Collection[str] | None = None,
-        exclude: Collection[str] = (),
         by_alias: bool = False,
         exclude_unset: bool = False,
         exclude_defaults: bool = False,
-        exclude_none: bool = False,
     ) -> dict[str, Any]:
         """Return the fields as a dict, records inside of it as well."""
 
         def plain(value: Any) -> Any:
             if isinstance(value, Record):
-                return value.model_dump(
-                    mode=mode, by_alias=by_alias, exclude_unset=exclude_unset,
-                    exclude_defaults=exclude_defaults, exclude_none=exclude_none,
-                )  # fmt: skip
+                return {
+                    keys_of(item)[0] if by_alias else name: plain(getattr(value, name))
+                    for name, item in value.model_fields.items()
+                    if not (exclude_unset and name not in value._given)
+                    and not (exclude_defaults and getattr(value, name) == default_of(item))
+                }
             if isinstance(value, tuple | list):
-                items = map(plain, value)
-                return [*items] if mode == "json" else type(value)(items)
+                is_list = mode == "json" or isinstance(value, list)
+                return [*map(plain, value)] if is_list else tuple(map(plain, value))
             if isinstance(value, dict):
                 return {plain(key): plain(item) for key, item in value.items()}
             return value.value if mode == "json" and isinstance(value, Enum) else value
 
-        result = {}
-        for name, item in self.model_fields.items():
-            value = getattr(self, name)
-            if (
-                name in exclude
-                or (include is not None and name not in include)
-                or (exclude_unset and name not in self._given)
-                or (exclude_none and value is None)
-                or (exclude_defaults and value == default_of(item))
-            ):
-                continue
-            result[keys_of(item)[0] if by_alias else name] = plain(value)
-        return result
+        return cast("dict[str, Any]", plain(self))
 
     def model_dump_json(self, *, indent: int | None = None, by_alias: bool = False) -> str:
         """Return the fields as JSON."""
         return json.dumps(self.model_dump(mode="json", by_alias=by_alias), indent=indent)
-
-
-def keys_of(item: dataclasses.Field[Any]) -> tuple[str, ...]:
-    """Return the keys of a field in files."""
-    return item.metadata.get("keys") or (item.name,)
-
-
-def faults(error: ValueError) -> list[dict[str, Any]]:
-    """Return what ``Record.model_validate`` found wrong, as pydantic describes it."""
-    return cast("Any", error).errors()
 
 
 def read_json(kind: Any, text: str) -> Any:
@@ -297,8 +275,13 @@ def read_json(kind: Any, text: str) -> Any:
     """
     try:
         return _read(kind, json.loads(text))
-    except (TypeError, RecursionError) as cause:
+    except (TypeError, KeyError, RecursionError) as cause:
         raise ValueError(str(cause)) from None
+
+
+def faults(error: ValueError) -> list[dict[str, Any]]:
+    """Return what ``Record.model_validate`` found wrong, as pydantic describes it."""
+    return cast("Any", error).errors()
 
 
 def default_of(item: dataclasses.Field[Any]) -> Any:
@@ -306,21 +289,43 @@ def default_of(item: dataclasses.Field[Any]) -> Any:
     return item.default if item.default_factory is _NONE else item.default_factory()
 
 
+def keys_of(item: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """Return the keys of a field in files."""
+    return item.metadata.get("keys") or (item.name,)
+
+
+def types_of(kind: type[Record]) -> dict[str, Any]:
+    """Return the types of fields by key."""
+    return {key: value_type for key, (_, value_type) in _layout(kind).items()}
+
+
+@_once
+def _layout(kind: Any) -> dict[str, tuple[str, Any]]:
+    """Return name and type of each field by key."""
+    types = get_type_hints(kind, include_extras=True)
+    for name, item in kind.model_fields.items():
+        if bounds := item.metadata.get("settings"):
+            types[name] = Annotated[types[name], Bounded(**bounds)]
+    named = kind.model_fields.items()
+    return {key: (name, types[name]) for name, item in named for key in keys_of(item)}
+
+
 def _read(kind: Any, value: Any) -> Any:
     """Return a value of a type; raise ValueError if pydantic has to convert or refuse it."""
-    if kind in _PLAIN and type(value) is kind:
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any or (kind in _PLAIN and type(value) is kind):
         return value
     if kind is float and type(value) in (int, float):
         return float(value)
     if isinstance(kind, type) and issubclass(kind, Record):
         return value if isinstance(value, kind) else _read_record(kind, value)
-    origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _read_marked(parts[0], parts[1:], value)
     if origin is Literal and any(value == word and type(value) is type(word) for word in parts):
         return value
-    if origin in (UnionType, Union):
-        return _read_first(parts, value)
+    for part in parts if origin in (UnionType, Union) else ():
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            return _read(part, value)
     if origin is tuple and isinstance(value, list | tuple):
         kinds = [parts[0]] * len(value) if parts[1:] == (...,) else parts
         return tuple(_read(*pair) for pair in zip(kinds, value, strict=True))
@@ -328,17 +333,6 @@ def _read(kind: Any, value: Any) -> Any:
         return [_read(parts[0], item) for item in value]
     if origin is dict and isinstance(value, dict):
         return {_read(parts[0], key): _read(parts[1], item) for key, item in value.items()}
-    if kind is Any:
-        return value
-    raise ValueError
-
-
-def _read_first(kinds: tuple[Any, ...], value: Any) -> Any:
-    for kind in kinds:
-        try:
-            return _read(kind, value)
-        except (ValueError, TypeError):
-            continue
     raise ValueError
 
 
@@ -347,48 +341,23 @@ def _read_marked(kind: Any, marks: tuple[Any, ...], value: Any) -> Any:
         if isinstance(mark, Before):
             value = mark.function(value)
     value = _read(kind, value)
-    for mark in marks:
-        if isinstance(mark, Bounded):
-            _check_bounds(mark.bounds, value)
+    bounds = {k: v for mark in marks if isinstance(mark, Bounded) for k, v in mark.bounds.items()}
+    # pydantic alone knows settings that are no bounds here.
+    if value is not None and not all(_BOUNDS[name](value, end) for name, end in bounds.items()):
+        raise ValueError
     return value
 
 
-def _check_bounds(bounds: dict[str, Any], value: Any) -> None:
-    """Raise ValueError if a value breaks a bound, or has a setting that only pydantic reads."""
-    for name, bound in bounds.items():
-        if value is not None and (name not in _BOUNDS or not _BOUNDS[name](value, bound)):
-            raise ValueError
-
-
-def _read_record(kind: Any, value: Any) -> Any:
-    if not isinstance(value, dict):
+def _read_record(kind: Any, data: Any) -> Any:
+    if not isinstance(data, dict):
         raise ValueError
-    types, names = _types(kind), _names(kind)
-    values = {}
-    for key, item in value.items():
-        name = names.get(key)
-        if name is None or name in values:
+    layout, values = _layout(kind), {}
+    for key, value in data.items():
+        name, value_type = layout[key]
+        if name in values:
             raise ValueError
-        values[name] = _read(types[name], item)
-        _check_bounds(kind.model_fields[name].metadata.get("settings", {}), values[name])
+        values[name] = _read(value_type, value)
     return kind._stated(values)
-
-
-@_once
-def _names(kind: Any) -> dict[str, str]:
-    """Return the names of fields by key."""
-    return {key: name for name, item in kind.model_fields.items() for key in keys_of(item)}
-
-
-@_once
-def _types(kind: Any) -> dict[str, Any]:
-    """Return the types of fields by name."""
-    return get_type_hints(kind, include_extras=True)
-
-
-def types_of(kind: type[Record]) -> dict[str, Any]:
-    """Return the types of fields by key."""
-    return {key: _types(kind)[name] for key, name in _names(kind).items()}
 
 
 @_once
@@ -397,17 +366,16 @@ def _model(kind: Any) -> Any:
     from pydantic import AliasChoices, Field, create_model
 
     definitions: dict[str, Any] = {}
+    types = get_type_hints(kind, include_extras=True)
     for name, item in kind.model_fields.items():
         settings: dict[str, Any] = {"validation_alias": AliasChoices(*keys_of(item))}
+        settings |= item.metadata.get("settings", {})
         settings["description"] = item.metadata.get("description") or None
         if item.default_factory is not _NONE or isinstance(item.default, Record):
             settings["default_factory"] = partial(default_of, item)  # no default in the schema
         elif item.default is not _NONE:
             settings["default"] = item.default
-        definitions[name] = (
-            _types(kind)[name],
-            Field(**settings, **item.metadata.get("settings", {})),
-        )
+        definitions[name] = (types[name], Field(**settings))
     config: Any = {"extra": "forbid", "defer_build": True, **kind.model_config}
     return create_model(
         kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__,

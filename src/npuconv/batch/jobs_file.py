@@ -115,7 +115,7 @@ def expand(
     root, output = Path(path).resolve().parent, normpath(content.output)
     flags, below = read_outside_options(root, options, config)
     if limits is not None:
-        below |= limits.model_dump(include={*JobLimits.model_fields})
+        below |= {name: getattr(limits, name) for name in JobLimits.model_fields}
     defaults = merge(below, content.defaults.model_dump(exclude_unset=True))
     expansion = _Expansion(document, root, output, defaults, flags)
     errors = expansion.errors
