@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
+from npuconv.arithmetic.rescaling import INT8_VALUES, TensorScale
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.ops.operator import Arguments, Kernel, W, always, register
 from npuconv.ops.tables import register_table
@@ -41,7 +41,7 @@ def _selu(x: Doubles, alpha: float = _ALPHA, gamma: float = _GAMMA, **_: Any) ->
 def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Kernel:
     def kernel(call: Arguments[W]) -> W:
         x_at, y_at = call.scales
-        whole = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1)))
+        whole = x_at.centred(INT8_VALUES)
         real = np.float32(x_at.scale) * whole.values.astype(np.float32)
         inverse = np.float32(1) / np.float32(y_at.scale)
         steps = (function(real) * inverse).astype(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from npuconv.arithmetic import gemmlowp
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST
+from npuconv.arithmetic.rescaling import INT8_VALUES
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.ops.operator import Arguments, W, always
 from npuconv.ops.tables import register_table
@@ -20,7 +20,7 @@ def _tflite_kernel(call: Arguments[W]) -> W:
     fine = np.float32(1 / 128) * np.float32(x_at.scale)
     result = gemmlowp.nearest(np.float32(fine / np.float32(y_at.scale)))
     slope = gemmlowp.nearest(np.float32(fine / np.float32(3 / 32768)))
-    wide = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1))).times(128)
+    wide = x_at.centred(INT8_VALUES).times(128)
     places = int(slope.exponent)
     ramp = wide
     if places > 0:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.rescaling import HIGHEST, INT8_VALUES, LOWEST, ratio
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
 from npuconv.model import Node, query
@@ -56,7 +56,7 @@ def _tflite_leaky(call: Arguments[W]) -> W:
     """Requantize by two multipliers: above the zero point, and below it; no negative slope."""
     x_at, y_at = call.scales
     slope = float(np.asarray(call.attributes.get("alpha", 0.01)).item())
-    whole = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1)))
+    whole = x_at.centred(INT8_VALUES)
     above = call.rescaling.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
     below = call.rescaling.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
     bent = WholeArray(np.where(whole.values >= 0, above, below))
