@@ -37,8 +37,8 @@ from typing import (
 
 __all__ = [
     "KW_ONLY", "Before", "Bounded", "Field", "Record",
-    "asdict", "dataclass", "default_of", "faults", "field", "fields", "keys_of", "read_json",
-    "replace", "types_of",
+    "asdict", "by_key", "dataclass", "default_of", "faults", "field", "fields", "keys_of",
+    "read_json", "replace", "types_of",
 ]  # fmt: skip
 
 _NONE = dataclasses.MISSING
@@ -265,6 +265,11 @@ class Record:
     def model_dump_json(self, *, indent: int | None = None, by_alias: bool = False) -> str:
         """Return the fields as JSON."""
         return json.dumps(self.model_dump(mode="json", by_alias=by_alias), indent=indent)
+
+
+def by_key(record: Record) -> dict[str, Any]:
+    """Return the values of the fields by key; records inside stay records."""
+    return {keys_of(item)[0]: getattr(record, item.name) for item in fields(record)}  # type: ignore[arg-type]
 
 
 def read_json(kind: Any, text: str) -> Any:
