@@ -25,8 +25,9 @@ from npuconv.config_files import is_file, missing_files, read_config, rebase_pat
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.findings import baseline
 from npuconv.legalize.rule_codes import check_codes, unknown_codes
-from npuconv.records import Before, Bounded, Field, Record, dataclass, field, replace
+from npuconv.records import dataclass, field, replace
 from npuconv.target import Target
+from npuconv.validated import Before, Bounded, Field, Record
 from npuconv.yamlio import KeyPath
 
 MULTIPLIED = ("target", "format")  # keys that may have lists, which give a job for each pair

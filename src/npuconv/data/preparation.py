@@ -8,7 +8,8 @@ import onnx
 from npuconv.config import Preprocess
 from npuconv.data.normalizations import PRESETS, asked_for
 from npuconv.errors import ModelError
-from npuconv.records import Bounded, Field, Record, dataclass
+from npuconv.records import dataclass
+from npuconv.validated import Bounded, Field, Record
 
 KEY = "npuconv.preprocess"  # key in the metadata of a model
 _MAX_SHOWN = 60  # characters of a record that cannot be read

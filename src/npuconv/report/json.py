@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from npuconv.records import by_key
 from npuconv.report import Unreadable
 from npuconv.report.escape import is_hidden
 from npuconv.schemas.report import SCHEMA_VERSION, Report
+from npuconv.validated import by_key
 
 if TYPE_CHECKING:
     from npuconv.schemas.batch import BatchReport
