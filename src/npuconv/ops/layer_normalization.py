@@ -72,10 +72,10 @@ def _by_shift(
     and the bias is added before that shift.
 
     Args:
-        d: whole numbers, as above.
+        d: ``n * x - sum(x)``.
         spread: v without epsilon.
         count: number of values that are normalized together.
-        epsilon: the part of v that is no whole number.
+        epsilon: the part of v that epsilon adds.
         scale: in steps of the result; broadcasts to the extents of the axes.
         bias: in steps of the result; broadcasts to the extents of the axes.
         how: the requantization of the device; factors out of reach get the nearest multiplier.
