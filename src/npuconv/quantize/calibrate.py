@@ -11,7 +11,7 @@ import onnx
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data import Samples
 from npuconv.data.calibration_data import CalibrationData
-from npuconv.data.float_pass import collect, open_session
+from npuconv.data.float_pass import collect
 from npuconv.data.model_inputs import first_convolution
 from npuconv.data.normalization_mismatch import find_mismatch
 from npuconv.errors import CalibrationError
@@ -109,7 +109,7 @@ def try_sample(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> N
     """
     names, proto = dict.fromkeys(_watched_names(graph)), _with_floors(graph, proto)
     try:  # one run takes less time than optimizing the model
-        collect(proto, names, samples[:1], session=open_session(proto, names, optimize=False))
+        collect(proto, names, samples[:1], optimize=False)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
 
