@@ -38,7 +38,6 @@ from npuconv.quantize.fake_quant import index_outputs, leaves, with_logit_output
 from npuconv.quantize.quantization import Quantization
 from npuconv.records import dataclass, field
 from npuconv.rules import engine
-from npuconv.rules.context import MeasuredError, OutputSqnr
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:
@@ -531,13 +530,4 @@ def accuracy_findings(
     """
     if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
         return []
-    is_exact = accuracy.sqnr_db is None and accuracy.cosine is not None
-    rows = tuple(
-        OutputSqnr(row.name, row.sqnr_db, "" if row is output else output.name)
-        for output in accuracy.outputs
-        for row in (output, *output.parts)
-        if row.sqnr_db is not None
-    )
-    number = accuracy.samples - accuracy.uncompared
-    measured = MeasuredError(accuracy.sqnr_db, is_exact, number, rows, broken)
-    return engine.lint(legal.rule_context(measured=measured), stage="measured")
+    return engine.lint(legal.rule_context(accuracy=accuracy, broken=broken), stage="measured")
