@@ -52,17 +52,6 @@ def is_convolution(node: Node) -> bool:
 
 
 @dataclass(frozen=True)
-class NormalizationMismatch:
-    """Samples whose normalization seems to differ from the normalization in training."""
-
-    first: Node  # the convolution that reads the input of the model
-    claim: str  # the fault, with the normalizations that would fit, if known
-    evidence: str
-    value: str  # normalization or statistics of the samples
-    limit: str  # normalization or statistics of training
-
-
-@dataclass(frozen=True)
 class CalibrationEvidence:
     """Results of one calibration."""
 
@@ -74,7 +63,8 @@ class CalibrationEvidence:
     samples: int = 0
     # Weights that were rounded with samples (GPTQ), by node.
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
-    mismatch: NormalizationMismatch | None = None
+    # Samples whose normalization seems to differ from the normalization in training.
+    mismatch: Violation | None = None
 
 
 @dataclass(frozen=True)
