@@ -28,7 +28,6 @@ from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.split.proposal import splits_of
-from npuconv.records import Record, default_of
 from npuconv.rules import RULES
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
@@ -36,6 +35,7 @@ from npuconv.schemas.verify import VerifyReport
 from npuconv.target import Target, builtin_names
 from npuconv.target.facts import FACTS
 from npuconv.target.limit import Limit, Relation
+from npuconv.validated import Record, default_of
 from npuconv.yamlio.messages import dotted
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ import re
 from textwrap import dedent
 
 from npuconv.config import Options, Preprocess
-from npuconv.records import Record
+from npuconv.validated import Record
 
 _LINE = 100  # columns of a line of code
 _KEYWORDS = """\"\"\"Keyword arguments of the library, with types that an editor completes.

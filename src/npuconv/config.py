@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from npuconv import yamlio
 from npuconv.errors import UsageError
 from npuconv.limits import DEFAULT, NAMES, Limits
-from npuconv.records import Before, Field, Record, faults
+from npuconv.validated import Before, Field, Record, faults
 from npuconv.version import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from npuconv.version import Format as Format
 

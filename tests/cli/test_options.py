@@ -24,12 +24,12 @@ def test_every_option_is_a_flag(command):
         flag = "--" + name.replace("_", "-")
         if name == "keep_scales":  # both values have a name
             both = there["--keep-scales"]
-            assert both.help == field.description
+            assert both.help == field.metadata["description"]
             assert both.secondary_opts == ["--requantize"]
-        elif field.annotation is bool and field.default:
-            assert there[f"--no-{flag[2:]}"].help == f"do not {field.description}"
+        elif field.type is bool and field.default:
+            assert there[f"--no-{flag[2:]}"].help == f"do not {field.metadata['description']}"
         elif name not in {"preprocess", "rules"}:
-            assert there[flag].help.startswith(field.description)
+            assert there[flag].help.startswith(field.metadata["description"])
     names = {"preset": "--preprocess", "layout": "--input-layout"}
     assert {names.get(n, f"--{n}") for n in Preprocess.model_fields} <= set(there)
     assert {"--config", "--report", "--quiet", "-q", "-v", "--no-color"} <= set(there)

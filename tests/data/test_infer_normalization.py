@@ -16,7 +16,7 @@ from npuconv.data.normalizations import (
     UNIT,
     PixelNormalization,
 )
-from npuconv.data.pictures import draw, normalized
+from npuconv.data.pictures import draw
 from npuconv.legalize.legal import legalize
 from support.builders import Net
 
@@ -34,7 +34,7 @@ def found(net: Net, producer: str = "pytorch", shape=(1, *SIZE), name: str = "x"
 def trained(on: PixelNormalization) -> Net:
     """Return a convolution and a BatchNormalization with its statistics for pictures."""
     pixels = np.stack([draw(SIZE, "nchw", k) for k in range(8)])
-    x = normalized(pixels, "nchw", on)
+    x = on.apply(pixels, 1)
     weight = np.random.default_rng(0).normal(size=(16, 3, 1, 1)).astype(np.float32)
     made = np.einsum("mc,nchw->nmhw", weight[:, :, 0, 0].astype(float), x.astype(float))
     net = Net(x=(1, *SIZE))

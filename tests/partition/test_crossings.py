@@ -6,6 +6,7 @@ import numpy as np
 
 from npuconv.partition import crossings as planning
 from npuconv.partition.placement import make_plan
+from npuconv.schemas.report import SubgraphTensor
 from support.asserts import builtin, read
 from support.builders import Net
 from support.target_files import chip
@@ -112,9 +113,9 @@ def test_a_symbolic_batch_counts_as_one():
 
 def test_bytes_of_all():
     """The sum, where each is known."""
-    port = planning.Port
-    assert planning.bytes_of([port("a", 3), port("b", 4)]) == 7
-    assert planning.bytes_of([port("a", 3), port("b", None)]) is None
+    first, second, unknown = (SubgraphTensor(name="a", bytes=size) for size in (3, 4, None))
+    assert planning.bytes_of([first, second]) == 7
+    assert planning.bytes_of([first, unknown]) is None
     assert planning.bytes_of([]) == 0
 
 

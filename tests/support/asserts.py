@@ -20,14 +20,14 @@ from npuconv.findings import Finding
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.legal import legalize
-from npuconv.legalize.log import Log, RefusalRecord, RewriteRecord
+from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
 from npuconv.partition.placement import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
-from npuconv.schemas.report import FindingInfo
+from npuconv.schemas.report import FindingInfo, Refusal
 from npuconv.target import Target
 from support.builders import Net
 
@@ -76,7 +76,7 @@ class Passes:
         return self.log.rewrites
 
     @property
-    def refusals(self) -> list[RefusalRecord]:
+    def refusals(self) -> list[Refusal]:
         """Refusals of all passes so far."""
         return list(self.log.refusals)
 

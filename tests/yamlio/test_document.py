@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from npuconv import yamlio
 from npuconv.errors import ConfigError
-from npuconv.records import Before, Bounded, Field, Record, faults
+from npuconv.validated import Before, Bounded, Field, Record, faults
 from npuconv.yamlio.messages import dotted, nearest
 
 

@@ -19,7 +19,7 @@ from npuconv.records import dataclass
 
 LOWEST, HIGHEST = -128, 127
 _LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is
-_EVERY = WholeArray(np.arange(LOWEST, HIGHEST + 1, dtype=np.int64))
+INT8_VALUES = WholeArray(np.arange(LOWEST, HIGHEST + 1, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Rescaling:
         if x_at == y_at:
             return x
         factor = self.quotient(x_at.scale, y_at.scale)
-        return x.looked_up(y_at.stored(self.rescaled((x_at.centred(_EVERY), factor))).values)
+        return x.looked_up(y_at.stored(self.rescaled((x_at.centred(INT8_VALUES), factor))).values)
 
 
 FLOAT = Rescaling()

@@ -11,8 +11,9 @@ from typing import Annotated, Any, get_args
 from npuconv import yamlio
 from npuconv.config import Options
 from npuconv.errors import UsageError
-from npuconv.records import Before, Field, Record, dataclass, field
+from npuconv.records import dataclass, field
 from npuconv.schemas.batch import JobStatus
+from npuconv.validated import Before, Field, Record
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}

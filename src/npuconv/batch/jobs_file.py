@@ -25,8 +25,9 @@ from npuconv.config_files import is_file, missing_files, read_config, rebase_pat
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.findings import baseline
 from npuconv.legalize.rule_codes import check_codes, unknown_codes
-from npuconv.records import Before, Bounded, Field, Record, dataclass, field, replace
+from npuconv.records import dataclass, field, replace
 from npuconv.target import Target
+from npuconv.validated import Before, Bounded, Field, Record
 from npuconv.yamlio import KeyPath
 
 MULTIPLIED = ("target", "format")  # keys that may have lists, which give a job for each pair
@@ -115,7 +116,7 @@ def expand(
     root, output = Path(path).resolve().parent, normpath(content.output)
     flags, below = read_outside_options(root, options, config)
     if limits is not None:
-        below |= limits.model_dump(include={*JobLimits.model_fields})
+        below |= {name: getattr(limits, name) for name in JobLimits.model_fields}
     defaults = merge(below, content.defaults.model_dump(exclude_unset=True))
     expansion = _Expansion(document, root, output, defaults, flags)
     errors = expansion.errors

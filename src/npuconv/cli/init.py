@@ -10,7 +10,7 @@ import click
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.errors import UsageError
-from npuconv.records import Record, default_of
+from npuconv.validated import Record, default_of
 
 _SCHEMA = "npuconv.schema.json"
 # Keys that a project sets first; the schema, which editors complete, has all keys.

@@ -16,11 +16,12 @@ from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded
 from npuconv.errors import TargetError, UsageError
-from npuconv.records import Field, Record, replace
+from npuconv.records import replace
 from npuconv.report.escape import shortened
 from npuconv.report.sections import Section, Table
 from npuconv.target import Target
 from npuconv.target.lint import lint
+from npuconv.validated import Field, Record
 from npuconv.vendors.learn import (
     SECONDS,
     Ask,

@@ -141,7 +141,8 @@ def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | No
     """
     options = collect(config, flags, read=("calibration",))
     names = {"preprocess", *SAMPLE_OPTIONS}
-    return options.calibration, options.model_dump(include=names, exclude_defaults=True)
+    values = options.model_dump(exclude_defaults=True)
+    return options.calibration, {key: values[key] for key in values.keys() & names}
 
 
 def parse_flags(flags: dict[str, Any]) -> dict[str, Any]:

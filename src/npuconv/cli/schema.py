@@ -1,6 +1,6 @@
 """``npuconv schema``: JSON schemas of the files that npuconv reads and writes.
 
-``tools/gendocs.py`` makes them of the pydantic models, which take long to import.
+``tools/gendocs.py`` makes them of the records, with pydantic.
 """
 
 from __future__ import annotations
@@ -22,5 +22,4 @@ def schema(name: str) -> int:
 
 def text(name: str) -> str:
     """Return the schema of that name, with the codes and passes of this version."""
-    # Not files("npuconv.schemas"): that would import the package, and pydantic.
-    return resources.files("npuconv").joinpath("schemas", f"{name}.schema.json").read_text("utf-8")
+    return resources.files("npuconv.schemas").joinpath(f"{name}.schema.json").read_text("utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,13 +10,11 @@ from npuconv.cli import schema as schemas
 from npuconv.cli import screen
 from npuconv.cli.help import LazyGroup, output_format_option
 from npuconv.errors import TargetError
-from npuconv.target import builtin_names, read, value_text
+from npuconv.target import Target, builtin_names, read, value_text
+from npuconv.target.description import Block
 from npuconv.target.facts import FACTS
-
-if TYPE_CHECKING:  # pydantic takes longer to import than the list of targets to print
-    from npuconv.target import Target
-    from npuconv.target.description import Block
-    from npuconv.target.limit import Cited, Limit
+from npuconv.target.limit import Cited, Limit
+from npuconv.target.lint import lint
 
 _MODULES = {
     "explore": "Show the cost of each undocumented limit for these models.",
@@ -54,8 +51,6 @@ def show(name: str, output_format: str) -> None:
 
     A line for each; only a terminal breaks those which are longer than it is wide.
     """
-    from npuconv.target import Target
-
     description = Target.load(name)
     if output_format == "yaml":
         click.echo(description.yaml, nl=False)
@@ -74,8 +69,6 @@ def show(name: str, output_format: str) -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def lint_command(files: tuple[str, ...]) -> None:
     """Check target files; print every problem, one per line."""
-    from npuconv.target.lint import lint
-
     total = 0
     for file in files:
         try:
@@ -101,8 +94,6 @@ def diff(old: str, new: str) -> None:
 
     A dash marks a limit that a target does not have.
     """
-    from npuconv.target import Target
-
     lines = _diff_lines(Target.load(old), Target.load(new))
     for line in lines or ["no differences"]:
         click.echo(line)

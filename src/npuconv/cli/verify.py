@@ -112,7 +112,7 @@ def _render(report: VerifyReport, suffix: str) -> str:
     from npuconv.report import terminal, verified
 
     if suffix == ".json":
-        return dumps(report.model_dump(mode="json"))
+        return dumps(report)
     if suffix == ".txt":
         return terminal.render(_sections(report, verbose=True), width=100)
     return verified.render(report)

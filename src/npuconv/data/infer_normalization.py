@@ -163,8 +163,8 @@ def infer(model: Model, spec: InputSpec, pictures: NDArray[np.float32] | None = 
         return Inferred(integers, 1.0, integers, (f"input {spec.name!r} is {spec.dtype}",))
     if pictures is None:
         layout, shape = image_layout(spec) or "", tuple(n or 1 for n in spec.lengths)[1:]
-        count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
-        pictures = np.stack([*in_order(lambda k: draw(shape, layout, k), range(count))])
+        numbers = range(picture_count(shape))
+        pictures = np.stack([*in_order(lambda k: draw(shape, layout, k), numbers)])
         pictures = pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2)
     habits, evidence = _habits(model, spec, pictures.shape[1:]), _from_file(model, spec)
     first = first_convolution(model)
@@ -196,6 +196,11 @@ def infer(model: Model, spec: InputSpec, pictures: NDArray[np.float32] | None = 
         if piece.odds.get(best, 0.0) > max(piece.odds.values()) - NORMALIZATION.reason_margin
     )
     return Inferred(best, share, order[1], tuple(filter(None, reasons)), model_odds, odds)
+
+
+def picture_count(shape: tuple[int, ...]) -> int:
+    """Return how many pictures of a shape show a normalization."""
+    return max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // max(1, math.prod(shape))))
 
 
 def _habits(model: Model, spec: InputSpec, shape: tuple[int, ...]) -> _Evidence:

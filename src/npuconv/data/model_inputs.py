@@ -134,42 +134,30 @@ def _filled(spec: InputSpec, extents: tuple[int, ...]) -> InputSpec:
 def first_convolution(model: Model) -> Node | None:
     """Return the first convolution that reads an input of the model, if its weights are known."""
     for node in model.nodes("Conv"):
-        if query.constant_input(node, 1) is not None and _is_input(node.inputs[0]):
+        name, _ = path_from_input(node.inputs[0])
+        if name and query.constant_input(node, 1) is not None:
             return node
     return None
-
-
-def _is_input(tensor: Tensor) -> bool:
-    """Return whether a tensor is an input of the model, but for scale, offset and order."""
-    while (node := query.producer(tensor)) is not None:
-        varying = [t for t in node.inputs if t.name and not query.is_constant(t)]
-        if node.op not in _BEFORE_FIRST_CONV or len(varying) != 1:
-            return False
-        tensor = varying[0]
-    return not query.is_constant(tensor)
 
 
 def path_from_input(tensor: Tensor) -> tuple[str, list[Node]]:
     """Return the input that a tensor comes from, and the nodes on the way, first to last.
 
-    The name is empty where all is constant.
+    The name is empty if the tensor is not an input but for scale, offset and order.
     """
     path: list[Node] = []
     while (node := query.producer(tensor)) is not None:
-        path.insert(0, node)
-        varying = [t for t in node.inputs if not query.is_constant(t)]
-        if not varying:
+        varying = [t for t in node.inputs if t.name and not query.is_constant(t)]
+        if node.op not in _BEFORE_FIRST_CONV or len(varying) != 1:
             return "", path
+        path.insert(0, node)
         tensor = varying[0]
-    return str(tensor.name), path
+    return "" if query.is_constant(tensor) else str(tensor.name), path
 
 
 def apply_affine(array: NDArray[Any], path: Sequence[Node]) -> NDArray[Any] | None:
-    """Return the output of these nodes; None if a node does more than move and scale."""
+    """Return the output of nodes on a path; None if a node does more than move and scale."""
     for node in path:
-        operands = [query.input_of(node, place) for place in range(len(node.inputs))]
-        if sum(t is not None and not query.is_constant(t) for t in operands) != 1:
-            return None  # the other varying operand is unknown
         if node.op == "Transpose" and query.attribute(node, "perm"):
             array = np.transpose(array, query.attribute(node, "perm"))
         elif node.op == "Cast":

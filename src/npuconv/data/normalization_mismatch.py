@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data.infer_normalization import KNOWN, Inferred, infer, training_shift
+from npuconv.data.infer_normalization import KNOWN, Inferred, infer, picture_count, training_shift
 from npuconv.data.model_inputs import first_convolution, path_from_input
 from npuconv.data.normalizations import PixelNormalization, guess
 from npuconv.data.pictures import image_layout
@@ -31,7 +31,6 @@ class MismatchSettings:
     """
 
     min_judged_channels: int = 8  # channels of a first layer whose statistics are sound
-    samples: int = 8  # number of samples whose normalization is guessed
     # Logarithm of the odds by which another normalization is better than that of the samples.
     better: float = 2.5
     equal: float = 1.5  # the same, within which two normalizations fit alike
@@ -124,17 +123,16 @@ def _compare_images(model: Model, first: Node, samples: Samples) -> ComparedImag
         None where the first layer reads no image, where the range of the image does not show its
         normalization, or where the model itself normalizes the first layer's output.
     """
-    feeds = [samples[k] for k in spread(len(samples), BOUNDS.samples)]
     name, _ = path_from_input(first.inputs[0])
-    array = feeds[0].get(name)
+    array = samples[0].get(name)
     if array is None or array.dtype.kind != "f":
         return None
     spec = InputSpec(name, array.dtype, array.shape)
     axis = {"nchw": 1, "nhwc": 3}.get(image_layout(spec) or "")
     if axis is None or any(node.op == "InstanceNormalization" for node in first.outputs[0].outputs):
         return None
-    arrays = [feed[name] for feed in feeds if feed[name].shape == array.shape]
-    values = np.concatenate(arrays)
+    arrays = [samples[k][name] for k in spread(len(samples), picture_count(array.shape[1:]))]
+    values = np.concatenate([item for item in arrays if item.shape == array.shape])
     normalization = guess(values)
     is_grey = array.shape[axis] == 1
     if normalization is None or (is_grey and len(normalization.mean) > 1):

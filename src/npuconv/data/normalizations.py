@@ -16,15 +16,6 @@ IMAGE_CHANNELS = (1, 3, 4)
 RANGE_SLACK = 0.02  # share of the range: interpolation overshoots; (pixel - 127) / 128 is usual
 MIN_RANGE_SHARE = 0.4  # least share of the range of a normalization that samples fill
 
-# Mean and std in pixel units, in the order red, green, blue. ImageNet's are those of
-# torchvision, times 255.
-PRESETS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
-    "unit": ((0.0,), (255.0,)),
-    "signed": ((127.5,), (127.5,)),
-    "imagenet": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
-    "raw": ((0.0,), (1.0,)),
-}
-
 
 @dataclass(frozen=True)
 class PixelNormalization:
@@ -46,11 +37,15 @@ class PixelNormalization:
         return np.asarray(values * std + mean, np.float32)
 
 
-RAW = PixelNormalization("0..255", "--preprocess raw", *PRESETS["raw"])
-UNIT = PixelNormalization("0..1", "--preprocess unit", *PRESETS["unit"])
-SIGNED = PixelNormalization("-1..1", "--preprocess signed", *PRESETS["signed"])
+# In the order red, green, blue. ImageNet's numbers are those of torchvision, times 255.
+RAW = PixelNormalization("0..255", "--preprocess raw", (0.0,), (1.0,))
+UNIT = PixelNormalization("0..1", "--preprocess unit", (0.0,), (255.0,))
+SIGNED = PixelNormalization("-1..1", "--preprocess signed", (127.5,), (127.5,))
 IMAGENET = PixelNormalization(
-    "ImageNet's mean and std", "--preprocess imagenet", *PRESETS["imagenet"]
+    "ImageNet's mean and std",
+    "--preprocess imagenet",
+    (123.675, 116.28, 103.53),
+    (58.395, 57.12, 57.375),
 )
 CENTRED = PixelNormalization(
     "0..255 minus the mean",
@@ -59,6 +54,7 @@ CENTRED = PixelNormalization(
     (1.0,),
 )
 HALF = PixelNormalization("-0.5..0.5", "--mean 127.5 --std 255", (127.5,), (255.0,))
+PRESETS = {"unit": UNIT, "signed": SIGNED, "imagenet": IMAGENET, "raw": RAW}
 _INT8 = PixelNormalization("-128..127", "--mean 128 --std 1", (128.0,), (1.0,))
 
 
@@ -100,11 +96,12 @@ def asked_for(keys: Preprocess) -> PixelNormalization | None:
     """Return the normalization that options ask for, if any."""
     if keys.mean is not None and keys.std is not None:
         return PixelNormalization(keys.phrase, keys.phrase, keys.mean, keys.std)
-    if keys.preset is None or keys.preset not in PRESETS:
+    preset = PRESETS.get(keys.preset or "")
+    if preset is None:
         return None
     # Presets are in the order red, green, blue; options are in the order of the input.
     order = -1 if keys.color == "bgr" else 1
-    mean, std = (numbers[::order] for numbers in PRESETS[keys.preset])
+    mean, std = preset.mean[::order], preset.std[::order]
     return PixelNormalization(keys.phrase, keys.phrase, keys.mean or mean, keys.std or std)
 
 

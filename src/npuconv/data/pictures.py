@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.config import Preprocess
-from npuconv.data.normalizations import IMAGE_CHANNELS, SIGNED, PixelNormalization, normalization_of
+from npuconv.data.normalizations import IMAGE_CHANNELS, SIGNED, normalization_of
 from npuconv.data.samples import Array, Feed, InputSpec, Samples
 from npuconv.errors import CalibrationError
 from npuconv.lazy import Image, ImageDraw, ImageFont
@@ -284,25 +284,13 @@ def _make(
         return np.asarray(rng.integers(0, 2, shape), spec.dtype)
     if layout is None:
         return np.asarray(rng.standard_normal(shape), spec.dtype)
-    pixels = normalization_of(spec, keys) or SIGNED
-    numbers = range(number * shape[0], (number + 1) * shape[0])
-    batch = [draw(shape[1:], layout, k, seed=seeds[0]) for k in numbers]
-    return normalized(np.stack(batch), layout, pixels, keys.color).astype(spec.dtype)
-
-
-def normalized(batch: Array, layout: str, pixels: PixelNormalization, color: str = "rgb") -> Array:
-    """Return pictures as a normalization feeds them to a model.
-
-    Args:
-        batch: RGB in 0..255, [N,C,H,W] or [N,H,W,C].
-        layout: ``nchw`` or ``nhwc``.
-        pixels: the normalization.
-        color: ``bgr`` turns the order of three channels round.
-    """
     axis = 1 if layout == "nchw" else 3
-    if color == "bgr" and batch.shape[axis] == len("bgr"):
+    normalization = normalization_of(spec, keys) or SIGNED
+    numbers = range(number * shape[0], (number + 1) * shape[0])
+    batch = np.stack([draw(shape[1:], layout, k, seed=seeds[0]) for k in numbers])
+    if keys.color == "bgr" and shape[axis] == len("bgr"):
         batch = np.flip(batch, axis)
-    return np.ascontiguousarray(pixels.apply(batch, axis))
+    return np.ascontiguousarray(normalization.apply(batch, axis)).astype(spec.dtype)
 
 
 def _fixed_shape(spec: InputSpec) -> tuple[int, ...]:

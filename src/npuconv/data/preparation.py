@@ -8,7 +8,8 @@ import onnx
 from npuconv.config import Preprocess
 from npuconv.data.normalizations import PRESETS, asked_for
 from npuconv.errors import ModelError
-from npuconv.records import Bounded, Field, Record, dataclass
+from npuconv.records import dataclass
+from npuconv.validated import Bounded, Field, Record
 
 KEY = "npuconv.preprocess"  # key in the metadata of a model
 _MAX_SHOWN = 60  # characters of a record that cannot be read
@@ -71,7 +72,9 @@ def read(model: onnx.ModelProto, name: str) -> Preparation | None:
     entry = _entry(model, name)
     if entry is None:
         return None
-    keys = Preprocess.model_validate(entry.model_dump(exclude={"certainty"}))
+    values = entry.model_dump()
+    del values["certainty"]
+    keys = Preprocess.model_validate(values)
     for preset in PRESETS:  # its name instead of its numbers
         candidate = keys.model_copy(update={"preset": preset, "mean": None, "std": None})
         pixels = asked_for(candidate)
@@ -104,4 +107,5 @@ def plain(model: onnx.ModelProto, name: str) -> dict[str, Any] | None:
         ModelError: it is damaged.
     """
     entry = _entry(model, name)
-    return None if entry is None else entry.model_dump(mode="json", exclude_none=True)
+    values = {} if entry is None else entry.model_dump(mode="json")
+    return {key: value for key, value in values.items() if value is not None} or None

@@ -16,7 +16,8 @@ import onnx
 from npuconv.legalize.split.builder import SumTerm
 from npuconv.model import Model, Node, Tensor, edit, load, query, save, shapes
 from npuconv.model.core import sweep
-from npuconv.records import Bounded, Record, dataclass, read_json
+from npuconv.records import dataclass
+from npuconv.validated import Bounded, Record, read_json
 
 KEY = "npuconv.int32_sums"  # key of the model's metadata
 _PART = "ConvInteger"

@@ -13,8 +13,9 @@ from onnx import helper
 
 from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
-from npuconv.records import Bounded, dataclass, read_json
+from npuconv.records import dataclass
 from npuconv.tflite import flatbuffer
+from npuconv.validated import Bounded, read_json
 
 _MAX_RANK = 8  # largest rank of a tensor of TFLite
 _Index = Annotated[int, Bounded(ge=0)]

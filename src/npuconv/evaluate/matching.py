@@ -22,7 +22,8 @@ from npuconv.model import Model, nhwc, query
 from npuconv.model.proto import Links, attributes_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
-from npuconv.records import Bounded, Record, dataclass, read_json
+from npuconv.records import dataclass
+from npuconv.validated import Bounded, Record, read_json
 
 KEY = "npuconv.layers"  # key in the model's metadata
 _PREFIX = "npuconv.scale."  # prefix of the names of inputs and outputs in the metadata

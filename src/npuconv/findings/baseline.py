@@ -16,7 +16,7 @@ from typing import Literal
 from npuconv import files, yamlio
 from npuconv.errors import ConfigError
 from npuconv.findings import fingerprint
-from npuconv.records import Field, Record
+from npuconv.validated import Field, Record
 
 MAX_BYTES = 64 * 2**20
 Key = tuple[str, str]  # code and node

@@ -9,6 +9,7 @@ from npuconv.legalize import region as _region
 from npuconv.model import Model, Node, Tensor, query
 from npuconv.partition.costs import Form
 from npuconv.records import dataclass, field, replace
+from npuconv.schemas.report import Refusal
 
 
 @dataclass
@@ -34,15 +35,6 @@ class RewriteRecord:
         return self.origin[0] if self.origin else ""
 
 
-@dataclass(frozen=True)
-class RefusalRecord:
-    """A pass that nearly fired, and the reason why it did not."""
-
-    pass_name: str
-    node: str
-    reason: str
-
-
 @dataclass
 class Log:
     """Rewrites and refusals in the order in which they were made; equal refusals once.
@@ -55,7 +47,7 @@ class Log:
     measures: bool = True
     pass_name: str = ""
     rewrites: list[RewriteRecord] = field(default_factory=list)
-    refusals: dict[RefusalRecord, None] = field(default_factory=dict)
+    refusals: dict[Refusal, None] = field(default_factory=dict)
 
     def copied(self) -> Log:
         """Return a log with the same entries, to which others can be added."""
@@ -71,7 +63,9 @@ class Log:
 
         The report shows the reason.
         """
-        self.refusals[RefusalRecord(self.pass_name, model.label(node), reason)] = None
+        self.refusals[Refusal(pass_name=self.pass_name, node=model.label(node), reason=reason)] = (
+            None
+        )
         return 0
 
     @contextlib.contextmanager

@@ -18,7 +18,7 @@ def check_codes(options: Options) -> None:
     Raises:
         UsageError: names each unknown code, and a similar code.
     """
-    codes = _codes((), options.model_dump(include={"select", "ignore", "severity", "rules"}))
+    codes = _codes((), options.model_dump())
     raise_together(_errors(code for _, code in codes), UsageError)
 
 

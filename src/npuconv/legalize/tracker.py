@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
 
 from npuconv.findings import Finding, Severity, Status
-from npuconv.legalize.log import RefusalRecord, RewriteRecord
+from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.selection import is_blocking
 from npuconv.records import replace
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
+from npuconv.schemas.report import Refusal
 
 _REWRITERS = (  # prefixes of passes that replace operators
     "rewrite-", "expand-", "lift-", "remove-fake-", "fit-",
@@ -86,7 +87,7 @@ def _is_marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
     return any((finding.code, label) in marks for label in finding.origin or ("",))
 
 
-def explained(findings: Iterable[Finding], refusals: Iterable[RefusalRecord]) -> list[Finding]:
+def explained(findings: Iterable[Finding], refusals: Iterable[Refusal]) -> list[Finding]:
     """Add to errors that remain the reason why no pass rewrote the node."""
     reasons = {r.node: r.reason for r in refusals if r.pass_name.startswith(_REWRITERS)}
     result = []

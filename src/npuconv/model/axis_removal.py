@@ -13,6 +13,8 @@ from typing import Literal
 from npuconv.model import Window
 from npuconv.records import dataclass
 
+DEVICE_AXES = 2  # spatial axes of an accelerator for images
+
 
 @dataclass(frozen=True)
 class Removal:
@@ -77,8 +79,8 @@ def offer(win: Window) -> str:
 
 
 def obstacles(win: Window) -> list[str]:
-    """Return a description of every axis if none can be removed; empty if one can."""
-    if removal(win):
+    """Return a description of every axis if none of three or more can be removed; else nothing."""
+    if (win.axes or 0) <= DEVICE_AXES or removal(win):
         return []
     return [f"axis {axis + 2} ({_describe(win, axis)})" for axis in range(win.axes or 0)]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
-from npuconv.arithmetic.whole import WholeArray
+from npuconv.arithmetic.rescaling import INT8_VALUES, ratio
 from npuconv.model import Node
 from npuconv.ops.operator import (
     Arguments,
@@ -46,9 +45,7 @@ def _tflite_kernel(sign: int) -> Kernel:
         twice = 2 * np.float64(max(np.float32(a_at.scale), np.float32(b_at.scale)))
         terms = []
         for x, scale in zip(call.values, (a_at, b_at), strict=True):
-            fine = scale.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1))).times(
-                1 << _SUM_BITS
-            )
+            fine = scale.centred(INT8_VALUES).times(1 << _SUM_BITS)
             factor = np.float64(np.float32(scale.scale)) / twice
             terms.append(x.looked_up(call.rescaling.rescaled((fine, factor)).values))
         total = terms[0].plus(terms[1].times(sign) if sign < 0 else terms[1])

@@ -92,14 +92,9 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
         draft.emit("AVERAGE_POOL_2D", [source], [output], "Pool2DOptions", **options)
         return
     pooled = draft.step("AVERAGE_POOL_2D", [source], output, table="Pool2DOptions", **options)
-    counts = []  # values of each window that are no padding, by row and by column
-    windows = zip(stored.shape[1:3], kernel, strides, strict=True)
-    for axis, (extent, size, stride) in enumerate(windows):
-        real = np.pad(np.ones(extent), (pads[axis], pads[axis + 2]))
-        starts = range(0, len(real) - size + 1, stride)
-        counts.append(np.asarray([real[k : k + size].sum() for k in starts]))
-    area = float(kernel[0]) * float(kernel[1])
-    shares = (area / np.outer(*counts)).astype(np.float32)[None, :, :, None]
+    ones = np.ones((1, 1, *stored.shape[1:3]), np.int64)
+    counts = window_sums(ones, kernel, strides, pads)  # values of each window that are no padding
+    shares = (math.prod(kernel) / counts).astype(np.float32).transpose(0, 2, 3, 1)
     number = draft.number(f"{node.name}/shares", shares)
     draft.emit("MUL", [pooled, number], [output], "MulOptions")
 

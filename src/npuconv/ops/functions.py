@@ -12,27 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
+from npuconv.arithmetic.rescaling import INT8_VALUES, TensorScale
 from npuconv.arithmetic.whole import WholeArray
-from npuconv.model import Node
-from npuconv.ops.operator import (
-    Arguments,
-    Kernel,
-    W,
-    always,
-    register,
-    values_of,
-)
-from npuconv.ops.tables import lookup
+from npuconv.ops.operator import Arguments, Kernel, W, always, register
+from npuconv.ops.tables import register_table
 from npuconv.ops.tape import Tape, Visit, pointwise
 from npuconv.tflite.elementwise import unary
 
 Doubles = NDArray[np.float64]
-
-
-def is_of_one_value(node: Node) -> bool:
-    """Return whether the input is variable."""
-    return len(values_of(node)) == 1
+_ALPHA, _GAMMA = 1.67326319217681884765625, 1.05070102214813232421875  # defaults of Selu in ONNX
 
 
 def _gelu(x: Doubles, approximate: str = "none", **_: Any) -> Doubles:
@@ -46,10 +34,14 @@ def _erf(x: Doubles, **_: Any) -> Doubles:
     return np.asarray([math.erf(value) for value in x])
 
 
+def _selu(x: Doubles, alpha: float = _ALPHA, gamma: float = _GAMMA, **_: Any) -> Doubles:
+    return np.asarray(gamma * np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x))
+
+
 def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Kernel:
     def kernel(call: Arguments[W]) -> W:
         x_at, y_at = call.scales
-        whole = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1)))
+        whole = x_at.centred(INT8_VALUES)
         real = np.float32(x_at.scale) * whole.values.astype(np.float32)
         inverse = np.float32(1) / np.float32(y_at.scale)
         steps = (function(real) * inverse).astype(np.float64)
@@ -71,12 +63,21 @@ def _erf_slope(tape: Tape, visit: Visit) -> str:
     return tape.add("Mul", tape.add("Exp", negated), tape.constant(2 / math.sqrt(math.pi)))
 
 
-_SLOPES: dict[str, Callable[[Tape, Visit], str]] = {
-    "Abs": lambda tape, visit: tape.add("Sign", visit.x),
-    "Exp": lambda _, visit: visit.y,
-    "Sqrt": lambda tape, visit: tape.add("Div", tape.constant(0.5), visit.y),
-    "HardSigmoid": _hard_sigmoid_slope,
-    "Erf": _erf_slope,
+def _selu_slope(tape: Tape, visit: Visit) -> str:
+    """Return ``gamma`` above 0, ``y + gamma * alpha`` below."""
+    alpha, gamma = visit.attributes.get("alpha", _ALPHA), visit.attributes.get("gamma", _GAMMA)
+    positive = tape.add("Greater", visit.x, tape.constant(0.0))
+    below = tape.add("Add", visit.y, tape.constant(gamma * alpha))
+    return tape.add("Where", positive, tape.constant(gamma), below)
+
+
+_ADJOINTS = {
+    "Abs": pointwise(lambda tape, visit: tape.add("Sign", visit.x)),
+    "Exp": pointwise(lambda _, visit: visit.y),
+    "Sqrt": pointwise(lambda tape, visit: tape.add("Div", tape.constant(0.5), visit.y)),
+    "HardSigmoid": pointwise(_hard_sigmoid_slope),
+    "Selu": pointwise(_selu_slope),
+    "Erf": pointwise(_erf_slope),
 }
 # "Swish" is that of opset 24, and SiLU with alpha 1. Attributes are those of ONNX.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -84,6 +85,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "HardSigmoid": lambda x, alpha=0.2, beta=0.5, **_: np.clip(alpha * x + beta, 0, 1),
     "Swish": lambda x, alpha=1.0, **_: x / (1 + np.exp(-alpha * x)),
     "Elu": lambda x, alpha=1.0, **_: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
+    "Selu": _selu,
     "Erf": _erf,
     "Gelu": _gelu,
     "Softplus": lambda x, **_: np.logaddexp(0, x),
@@ -100,21 +102,10 @@ _IN_TFLITE = {
     "Sqrt": unary("SQRT"),
 }
 for name, function in _FUNCTIONS.items():
-    register(
-        name,
-        is_defined=is_of_one_value,
-        function=function,
-        is_table=True,
-        kernel=lookup(name),
-        adjoint=pointwise(_SLOPES[name]) if name in _SLOPES else None,
-        to_tflite=_IN_TFLITE.get(name),
-    )
-register(
+    register_table(name, function, adjoint=_ADJOINTS.get(name), to_tflite=_IN_TFLITE.get(name))
+register_table(
     "Sigmoid",
-    is_defined=is_of_one_value,
-    function=lambda x, **_: 1 / (1 + np.exp(-x)),
-    is_table=True,
-    kernel=lookup("Sigmoid"),
+    lambda x, **_: 1 / (1 + np.exp(-x)),
     adjoint=pointwise(
         lambda tape, visit: tape.add("Mul", visit.y, tape.add("Sub", tape.constant(1.0), visit.y))
     ),
@@ -124,12 +115,9 @@ register(
     tflite_scale=TensorScale(1 / 256, -128),
     to_tflite=unary("LOGISTIC"),
 )
-register(
+register_table(
     "Tanh",
-    is_defined=is_of_one_value,
-    function=lambda x, **_: np.tanh(x),
-    is_table=True,
-    kernel=lookup("Tanh"),
+    lambda x, **_: np.tanh(x),
     adjoint=pointwise(
         lambda tape, visit: tape.add("Sub", tape.constant(1.0), tape.add("Mul", visit.y, visit.y))
     ),
@@ -144,10 +132,7 @@ register(
     adjoint=pointwise(lambda tape, _: tape.constant(-1.0)),
     to_tflite=unary("NEG", "NegOptions"),
 )
-register("Log", to_tflite=unary("LOG"))
-register("Floor", to_tflite=unary("FLOOR"))
-register("Ceil", to_tflite=unary("CEIL"))
-register("Round", to_tflite=unary("ROUND"))
-register("Sin", to_tflite=unary("SIN"))
+for name in ("Log", "Floor", "Ceil", "Round", "Sin"):
+    register(name, to_tflite=unary(name.upper()))
 register("Cos", to_tflite=unary("COS", "CosOptions"))
 register("Sign", to_tflite=unary("SIGN", "SignOptions"))

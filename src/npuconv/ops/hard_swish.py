@@ -6,11 +6,10 @@ import numpy as np
 import onnx
 
 from npuconv.arithmetic import gemmlowp
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST
+from npuconv.arithmetic.rescaling import INT8_VALUES
 from npuconv.arithmetic.whole import WholeArray, shifted_right
-from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import Arguments, W, always, register
-from npuconv.ops.tables import lookup
+from npuconv.ops.operator import Arguments, W, always
+from npuconv.ops.tables import register_table
 from npuconv.ops.tape import Tape, Visit, pointwise
 from npuconv.tflite.elementwise import unary
 
@@ -21,7 +20,7 @@ def _tflite_kernel(call: Arguments[W]) -> W:
     fine = np.float32(1 / 128) * np.float32(x_at.scale)
     result = gemmlowp.nearest(np.float32(fine / np.float32(y_at.scale)))
     slope = gemmlowp.nearest(np.float32(fine / np.float32(3 / 32768)))
-    wide = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1))).times(128)
+    wide = x_at.centred(INT8_VALUES).times(128)
     places = int(slope.exponent)
     ramp = wide
     if places > 0:
@@ -53,12 +52,9 @@ def _slope(tape: Tape, visit: Visit) -> str:
     return tape.add("Where", inside, inner, beyond)
 
 
-register(
+register_table(
     "HardSwish",
-    is_defined=is_of_one_value,
-    function=lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
-    is_table=True,
-    kernel=lookup("HardSwish"),
+    lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
     adjoint=pointwise(_slope),
     in_tflite=always,
     tflite_kernel=_tflite_kernel,

@@ -8,14 +8,13 @@ import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.rescaling import HIGHEST, INT8_VALUES, LOWEST, ratio
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
 from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Arguments, W, always, register
-from npuconv.ops.tables import SOURCE, TableStep, lookup, table
+from npuconv.ops.tables import SOURCE, TableStep, register_table, table
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
 from npuconv.tflite.flatbuffer import TensorScales
@@ -57,7 +56,7 @@ def _tflite_leaky(call: Arguments[W]) -> W:
     """Requantize by two multipliers: above the zero point, and below it; no negative slope."""
     x_at, y_at = call.scales
     slope = float(np.asarray(call.attributes.get("alpha", 0.01)).item())
-    whole = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1)))
+    whole = x_at.centred(INT8_VALUES)
     above = call.rescaling.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
     below = call.rescaling.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
     bent = WholeArray(np.where(whole.values >= 0, above, below))
@@ -124,12 +123,9 @@ def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("PRELU", [source, number], [draft.store(node.output[0], order)])
 
 
-register(
+register_table(
     "LeakyRelu",
-    is_defined=is_of_one_value,
-    function=lambda x, alpha=0.01, **_: _leaky(x, alpha),
-    is_table=True,
-    kernel=lookup("LeakyRelu"),
+    lambda x, alpha=0.01, **_: _leaky(x, alpha),
     adjoint=_adjoint,
     integer_form="QLinearLeakyRelu",
     in_tflite=_rises,

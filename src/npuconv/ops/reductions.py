@@ -11,11 +11,10 @@ import onnx
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import ratio
-from npuconv.arithmetic.whole import Whole
 from npuconv.errors import ModelError
 from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
-from npuconv.ops.operator import Arguments, Attributes, W, always, register
+from npuconv.ops.operator import Arguments, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, onnx_order
 from npuconv.tflite.flatbuffer import enumerator
@@ -35,33 +34,30 @@ def _is_spatial(node: Node) -> bool:
     return _is_of_images(node) and query.reduced_axes(node) == (2, 3)
 
 
-def _reduced(x: Whole, attributes: Attributes) -> tuple[list[int], int]:
-    """Return the axes, and the number of values that are averaged.
+def _total(call: Arguments[W]) -> tuple[W, int]:
+    """Return ``sum(x - zx)``, and the number of values that are averaged.
 
     Raises:
         ModelError: an extent is not known.
     """
-    rank = len(x.shape)
+    (x,), attributes, rank = call.values, call.attributes, len(call.values[0].shape)
     axes = sorted(int(axis) % rank for axis in np.ravel(attributes.get("axes", range(2, rank))))
     extents = [n for axis in axes if (n := x.shape[axis]) is not None]
     if len(extents) < len(axes):
         raise ModelError("ReduceMean: height or width is not known")
-    return axes, int(np.prod(extents))
+    total = call.scales[0].centred(x).total(axes, keep=bool(attributes.get("keepdims", 1)))
+    return total, int(np.prod(extents))
 
 
 def _kernel(call: Arguments[W]) -> W:
     """Return ``round(sum(x - zx) * sx / (n * sy)) + zy`` over n values."""
-    (x,), (x_at, y_at) = call.values, call.scales
-    axes, count = _reduced(x, call.attributes)
-    total = x_at.centred(x).total(axes, keep=bool(call.attributes.get("keepdims", 1)))
+    (total, count), (x_at, y_at) = _total(call), call.scales
     return y_at.stored(call.rescaling.rescaled((total, ratio(x_at.scale, over=y_at.scale) / count)))
 
 
 def _tflite_kernel(call: Arguments[W]) -> W:
     """Return the sum of the values, requantized by a multiplier divided by their number."""
-    (x,), (x_at, y_at) = call.values, call.scales
-    axes, count = _reduced(x, call.attributes)
-    total = x_at.centred(x).total(axes, keep=bool(call.attributes.get("keepdims", 1)))
+    (total, count), (x_at, y_at) = _total(call), call.scales
     factor = gemmlowp.nearest(ratio(x_at.scale, over=y_at.scale))
     exponent = int(factor.exponent)
     places = min(count.bit_length() - 1, 32, 31 + exponent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +25,6 @@ from npuconv.tflite.flatbuffer import Array
 Doubles = NDArray[np.float64]
 _WEIGHT_STEPS = 2**11  # steps from 0 to 1 in the weights of a device that shifts
 _WEIGHT_BITS = 10  # bits of a weight of RESIZE_BILINEAR
-_SPATIAL_AXES = (2, 3)  # axes of height and width in ONNX
 _HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
 _BILINEAR = (*_HALF_PIXEL, "asymmetric", "align_corners")
 
@@ -217,8 +216,11 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
         return
     source = draft.read(node.input[0], CHANNELS_LAST)
     output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
-    places = [_nearest(draft, node, axis) for axis in _SPATIAL_AXES]
-    plain = [np.arange(after[k]) * before[k] // after[k] for k in _SPATIAL_AXES]
+    mode = attrs.get("coordinate_transformation_mode", "half_pixel")
+    rounding = attrs.get("nearest_mode") or "round_prefer_floor"
+    sides = list(zip(before[2:], after[2:], _factors(draft, node), strict=True))
+    places = [nearest(n, m, mode, factor, rounding) for n, m, factor in sides]
+    plain = [np.arange(m) * n // m for n, m, _ in sides]
     if all(np.array_equal(a, b) for a, b in zip(places, plain, strict=True)):
         _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, output)
         return
@@ -245,11 +247,9 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
     name, result, attrs = node.input[0], node.output[0], attributes_of(node)
     before, after = draft.shape(name), draft.shape(result)
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    rows, columns = (
-        interpolation(before[k], after[k], mode, _scale(draft, node, before, after, k), attrs)
-        for k in _SPATIAL_AXES
-    )
-    plain = [interpolation(before[k], after[k], mode) for k in _SPATIAL_AXES]
+    sides = list(zip(before[2:], after[2:], _factors(draft, node), strict=True))
+    rows, columns = (interpolation(n, m, mode, factor, attrs) for n, m, factor in sides)
+    plain = [interpolation(n, m, mode) for n, m, _ in sides]
     bilinear = all(map(np.allclose, (rows, columns), plain)) or draft.dtype(name) == np.int8
     if bilinear and mode in _BILINEAR:
         source = draft.read(name, CHANNELS_LAST)
@@ -267,24 +267,14 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
         draft.emit("BATCH_MATMUL", factors, [product], "BatchMatMulOptions", **options)
 
 
-def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
-    """Return the indices of the nearest values along an axis, int64."""
-    attrs = attributes_of(node)
-    before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
-    mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    scale, rounding = _scale(draft, node, before, after, axis), attrs.get("nearest_mode", "")
-    return nearest(before[axis], after[axis], mode, scale, rounding or "round_prefer_floor")
-
-
-def _scale(
-    draft: Draft, node: onnx.NodeProto, before: Sequence[int], after: Sequence[int], axis: int
-) -> float:
-    """Return the factor of an axis: the scale of the node, or the ratio of the extents."""
+def _factors(draft: Draft, node: onnx.NodeProto) -> list[float]:
+    """Return the factors of height and width: scales of the node, or ratios of the extents."""
     scales = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    listed = list(attributes_of(node).get("axes", range(4)))
     if scales is None or not scales.size:
-        return after[axis] / before[axis]
-    return float(scales[listed.index(axis)]) if axis in listed else 1.0
+        before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
+        return [after[axis] / before[axis] for axis in (2, 3)]
+    listed = list(attributes_of(node).get("axes", range(4)))
+    return [float(scales[listed.index(axis)]) if axis in listed else 1.0 for axis in (2, 3)]
 
 
 register(

@@ -7,7 +7,7 @@ is the zero point; if f is infinite, the entry saturates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.rescaling import TensorScale
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
-from npuconv.ops.operator import OPERATORS, Arguments, Attributes, Kernel, W
+from npuconv.ops.operator import OPERATORS, Arguments, Attributes, W, register, values_of
 from npuconv.records import dataclass, field
 
 Stored = NDArray[np.int8]
@@ -84,12 +84,18 @@ def table(steps: Sequence[TableStep], x_at: TensorScale, y_at: TensorScale) -> S
     return y_at.rounded(WholeArray(np.zeros(0, np.int64)), quotients).values.astype(np.int8)
 
 
-def lookup(op: str) -> Kernel:
-    """Return the kernel of an operator that is a table."""
+def register_table(name: str, function: Callable[..., Any], **fields: Any) -> None:
+    """Add an operator that is a function of one value, with more fields of ``Operator``."""
 
-    def look_up_values(call: Arguments[W]) -> W:
-        return call.values[0].looked_up(
-            table([TableStep(op, attributes=call.attributes)], *call.scales)
-        )
+    def kernel(call: Arguments[W]) -> W:
+        steps = [TableStep(name, attributes=call.attributes)]
+        return call.values[0].looked_up(table(steps, *call.scales))
 
-    return look_up_values
+    register(
+        name,
+        is_defined=lambda node: len(values_of(node)) == 1,
+        function=function,
+        is_table=True,
+        kernel=kernel,
+        **fields,
+    )

@@ -16,28 +16,21 @@ from npuconv.model.core import with_inner
 from npuconv.partition.costs import size
 from npuconv.partition.placement import DisjointSets, Plan
 from npuconv.records import dataclass
+from npuconv.schemas.report import SubgraphTensor
 
 if TYPE_CHECKING:
     from npuconv.target import Target
 
 
 @dataclass(frozen=True)
-class Port:
-    """A tensor that enters or leaves some nodes; ``bytes`` is None where they are not known."""
-
-    name: str
-    bytes: int | None
-
-
-@dataclass(frozen=True)
 class Crossings:
     """The tensors that cross in one inference, each once for each direction."""
 
-    to_device: tuple[Port, ...]
-    to_host: tuple[Port, ...]
+    to_device: tuple[SubgraphTensor, ...]
+    to_host: tuple[SubgraphTensor, ...]
 
     @property
-    def ports(self) -> tuple[Port, ...]:
+    def ports(self) -> tuple[SubgraphTensor, ...]:
         """All of them: a tensor that crosses in both directions counts twice."""
         return (*self.to_device, *self.to_host)
 
@@ -61,8 +54,8 @@ class Subgraph:
     """Nodes that run on the device without the host in between."""
 
     nodes: tuple[Node, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[SubgraphTensor, ...]
+    outputs: tuple[SubgraphTensor, ...]
 
 
 def crossings(model: Model, plan: Plan) -> Crossings:
@@ -99,29 +92,35 @@ def detours(model: Model, plan: Plan) -> Detours:
         causes += [node] if inputs or outputs else []
         to_host |= inputs
         to_device |= outputs
-    crossing = [Port(t.name, int8_bytes(t)) for t in (*to_device.values(), *to_host.values())]
+    crossing = [_port(t) for t in (*to_device.values(), *to_host.values())]
     return Detours(len(crossing), bytes_of(crossing), tuple(causes))
 
 
-def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+def ports(
+    model: Model, nodes: Iterable[Node]
+) -> tuple[tuple[SubgraphTensor, ...], tuple[SubgraphTensor, ...]]:
     """Return the inputs of these nodes from outside, and their outputs that are read outside."""
     members = list(nodes)
     inside = {id(node) for node in members}
     outputs = {id(tensor) for tensor in model.graph.outputs}
-    inputs: dict[str, Port] = {}
-    outputs_of_nodes: dict[str, Port] = {}
+    inputs: dict[str, SubgraphTensor] = {}
+    outputs_of_nodes: dict[str, SubgraphTensor] = {}
     for node in members:
         for tensor in node.inputs:
             maker = query.producer(tensor)
             if maker is not None and id(maker) in inside:
                 continue
             if tensor.name and not query.is_constant(tensor):
-                inputs.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
+                inputs.setdefault(tensor.name, _port(tensor))
         for tensor in node.outputs:
             # Consumers in branches of an If are not listed at the top level.
             if id(tensor) in outputs or any(id(n) not in inside for n in tensor.outputs):
-                outputs_of_nodes.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
+                outputs_of_nodes.setdefault(tensor.name, _port(tensor))
     return tuple(inputs.values()), tuple(outputs_of_nodes.values())
+
+
+def _port(tensor: Tensor) -> SubgraphTensor:
+    return SubgraphTensor(name=tensor.name, bytes=int8_bytes(tensor))
 
 
 def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
@@ -135,7 +134,7 @@ def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
     return convs
 
 
-def bytes_of(tensors: Iterable[Port]) -> int | None:
+def bytes_of(tensors: Iterable[SubgraphTensor]) -> int | None:
     """Return the bytes of all ports together; None if the bytes of a port are unknown."""
     sizes = [port.bytes for port in tensors]
     return None if None in sizes else sum(number or 0 for number in sizes)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from npuconv.report import Unreadable
 from npuconv.report.escape import is_hidden
 from npuconv.schemas.report import SCHEMA_VERSION, Report
+from npuconv.validated import by_key
 
 if TYPE_CHECKING:
     from npuconv.schemas.batch import BatchReport
@@ -23,15 +24,12 @@ _COMMAND = re.compile(r"##(?=\w*\[)")
 
 def render(report: Report) -> str:
     """Render one report; numbers in full, ``null`` for NaN and infinities."""
-    return dumps(report.model_dump(mode="json", by_alias=True))
+    return dumps(report)
 
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
     """Render several reports under ``reports``, and unreadable files under ``unreadable``."""
-    data: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "reports": [report.model_dump(mode="json", by_alias=True) for report in reports],
-    }
+    data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "reports": reports}
     if unreadable:
         data["unreadable"] = [file._asdict() for file in unreadable]
     return dumps(data)
@@ -39,7 +37,7 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
 
 def render_batch(batch: BatchReport) -> str:
     """Render every job of a batch, without its report."""
-    return dumps(batch.model_dump(mode="json"))
+    return dumps(batch)
 
 
 def dumps(data: object) -> str:
@@ -48,7 +46,7 @@ def dumps(data: object) -> str:
     Letters of any language stay readable. Characters that act on a terminal, and ``##[``,
     which some CI systems take for a command, become escapes of the same meaning.
     """
-    text = json.dumps(data, indent=2, ensure_ascii=False)
+    text = json.dumps(data, indent=2, ensure_ascii=False, default=by_key)
     text = _NOT_FINITE.sub("null", _SPECIAL.sub(_escape, text))
     return _COMMAND.sub(r"\\u0023#", text) + "\n"
 

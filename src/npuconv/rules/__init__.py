@@ -86,10 +86,11 @@ class Rule:
         return " ".join(match.group(1).split()) if match else ""
 
 
-def conv(attributes: str = "", x: str = "1,3,8,8", w: str = "4,3,3,3") -> str:
+def conv(attributes: str = "", x: str = "1,3,8,8", w: str = "4,3,3,3", weights: str = "") -> str:
     """Return a model with one convolution, for examples; shapes of input and weights."""
     attribute_text = f" <{attributes}>" if attributes else ""
-    return f"input x: float[{x}]\nweight w: float[{w}]\ny = Conv{attribute_text} (x, w)"
+    values = f" = {weights}" if weights else ""
+    return f"input x: float[{x}]\nweight w: float[{w}]{values}\ny = Conv{attribute_text} (x, w)"
 
 
 def integer_conv(weights: int = 1, zero: str = "int8[] = 0", attributes: str = "") -> str:

@@ -3,8 +3,8 @@
 from typing import ClassVar, Literal, Self
 
 from npuconv.findings import Severity
-from npuconv.records import Field, Record
 from npuconv.schemas.report import Report, Tool
+from npuconv.validated import Field, Record
 
 JobStatus = Literal[
     "converted", "refused", "failed", "bug", "crashed", "out-of-memory", "timeout", "lost"
@@ -57,7 +57,7 @@ class BatchJob(Record):
 
     def with_report(self, report: Report | None, *, unchanged: bool) -> Self:
         """Return the job with its report, which the report of the batch does not contain."""
-        job = self.model_copy({})
+        job = self.model_copy()
         vars(job).update(_report=report, _unchanged=unchanged)
         return job
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from npuconv.records import Field, Record
+from npuconv.validated import Field, Record
 
 LEVELS_PER_BIN = 8  # int8 levels in one bin of a histogram
 

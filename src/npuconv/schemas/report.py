@@ -11,8 +11,8 @@ from typing import Any, Literal
 from npuconv import files
 from npuconv.amounts import count
 from npuconv.findings import Severity, Status
-from npuconv.records import Field, Record
 from npuconv.schemas.quality import Accuracy, Assumed, QuantizationInfo
+from npuconv.validated import Field, Record
 
 SCHEMA_VERSION = 1
 Placement = Literal["device", "host", "undocumented"]

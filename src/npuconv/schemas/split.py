@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from npuconv.records import Bounded, Field, Record
 from npuconv.schemas.report import Tool
+from npuconv.validated import Bounded, Field, Record
 
 MANIFEST = "manifest.json"
 # A file beside the manifest: no folder, and nothing that leads out of this one.

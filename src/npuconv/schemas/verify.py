@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from npuconv.records import Field, Record
 from npuconv.schemas.quality import Agreement
 from npuconv.schemas.report import Tool
+from npuconv.validated import Field, Record
 
 
 class VerifiedModel(Record):

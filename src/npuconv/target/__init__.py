@@ -6,27 +6,12 @@
 ``files``        built-in target files and files of users
 ``lint``         checks beyond the structure, and every problem of a file
 ``target``       the description that is read from a file
-
-The description needs pydantic, which ``npuconv explain`` leaves out: it is imported when it is
-first used.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 from npuconv.target.facts import value_text as value_text
 from npuconv.target.files import builtin_names as builtin_names
 from npuconv.target.files import listed_operators as listed_operators
 from npuconv.target.files import read as read
-
-if TYPE_CHECKING:
-    from npuconv.target.target import Target as Target
-
-
-def __getattr__(name: str) -> Any:
-    if name != "Target":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from npuconv.target.target import Target
-
-    return Target
+from npuconv.target.target import Target as Target

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from npuconv.records import Before, Field, Record
 from npuconv.target.facts import FACTS, Facts, FactValue, Mode, lookup, value_text
 from npuconv.target.limit import Cited, Limit, LimitField, Relation
+from npuconv.validated import Before, Field, Record
 from npuconv.version import NEWEST_OPSET, OLDEST_OPSET, Format
 from npuconv.yamlio import KeyPath, dotted
 

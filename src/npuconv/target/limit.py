@@ -8,8 +8,8 @@ from operator import ge, le
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal
 
-from npuconv.records import Before, Bounded, Field, Record
 from npuconv.target.facts import FACTS, Facts, FactValue, lookup
+from npuconv.validated import Before, Bounded, Field, Record
 from npuconv.yamlio import suggest
 
 _STRICT = Bounded(strict=True)

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypedDict, TypeGuard, cast
 
 from npuconv import yamlio
 from npuconv.errors import LocatedError, TargetError
-from npuconv.records import faults
 from npuconv.target.description import Description, canonical_domain
 from npuconv.target.facts import FACTS, Fact
 from npuconv.target.limit import CelError, Limit, Relation, check_cel
+from npuconv.validated import faults
 from npuconv.yamlio import KeyPath
 
 

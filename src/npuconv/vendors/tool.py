@@ -20,7 +20,8 @@ import numpy as np
 
 from npuconv.data.archives import Archive, npz
 from npuconv.errors import CalibrationError, UsageError
-from npuconv.records import Field, Record, dataclass, field
+from npuconv.records import dataclass, field
+from npuconv.validated import Field, Record
 from npuconv.yamlio import first_fault
 
 HOME = "NPUCONV_VENDORS"  # environment variable: folder with an environment for each tool

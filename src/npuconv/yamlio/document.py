@@ -17,7 +17,8 @@ from typing import Any, TypeVar, cast
 
 from npuconv.errors import LocatedError, raise_together
 from npuconv.lazy import yaml
-from npuconv.records import Record, dataclass, faults, field
+from npuconv.records import dataclass, field
+from npuconv.validated import Record, faults
 from npuconv.yamlio.messages import dotted, explain, hint_of, nearest
 
 MAX_DEPTH = 50

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from npuconv.records import Record, faults, types_of
+from npuconv.validated import Record, faults, types_of
 
 MAX_WORD = 100  # characters; longer words are no misspellings
 _MAPPING = "a mapping of keys to values"

@@ -18,6 +18,7 @@ from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import TO_THE_END, reshape, transpose
 from npuconv.model import Model, Node, Tensor, Window, edit, query, window
 from npuconv.model.axis_removal import (
+    DEVICE_AXES,
     Removal,
     moved_by,
     obstacles,
@@ -27,7 +28,6 @@ from npuconv.model.axis_removal import (
 )
 
 MOST_MEASURED = 2**25  # most values that the slices of a measured rewrite move: 128 MiB
-MAX_AXES = 2  # spatial axes of a convolution that every target here takes
 _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 
@@ -40,10 +40,10 @@ _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 )
 def remove_3d_axis(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     rank = query.rank(query.input_of(node, 1))
-    if rank is not None and rank <= MAX_AXES + 2:
+    if rank is not None and rank <= DEVICE_AXES + 2:
         return 0  # nearly all; the rest takes longer
     win = window(node)
-    if win is None or win.axes is None or win.axes <= MAX_AXES or not refuses_rank(device, win):
+    if win is None or win.axes is None or win.axes <= DEVICE_AXES or not refuses_rank(device, win):
         return 0
     slices = slicing(win)
     way = removal(win) or (slices if "slices" in device.options.prefer else None)

@@ -49,8 +49,8 @@ def node_source(model: Model, label: str, *, located: bool = False) -> schema.No
     return schema.NodeSource(
         module=source.module,
         class_name=source.class_name,
-        frame=source.frame and schema.CodeFrame.from_attributes(source.frame),
-        frames=tuple(map(schema.CodeFrame.from_attributes, frames)),
+        frame=source.frame and schema.CodeFrame(**source.frame._asdict()),
+        frames=tuple(schema.CodeFrame(**frame._asdict()) for frame in frames),
     )
 
 
@@ -81,12 +81,8 @@ def device_row(
                 first=model.label(subgraph.nodes[0]),
                 last=model.label(subgraph.nodes[-1]),
                 macs=total(node.macs for node in nodes_of.get(number, ())),
-                inputs=tuple(
-                    schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.inputs
-                ),
-                outputs=tuple(
-                    schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.outputs
-                ),
+                inputs=subgraph.inputs,
+                outputs=subgraph.outputs,
             )
             for number, subgraph in enumerate(subgraphs, 1)
         ),
@@ -94,7 +90,7 @@ def device_row(
     )
 
 
-def _traffic(ports: tuple[crossings.Port, ...]) -> schema.Traffic:
+def _traffic(ports: tuple[schema.SubgraphTensor, ...]) -> schema.Traffic:
     return schema.Traffic(tensors=len(ports), bytes=crossings.bytes_of(ports))
 
 

@@ -138,8 +138,7 @@ def build_report(
         plan=rewritten,
         rewrites=tuple(
 schema.Rewrite.from_attributes(record) for record in legal.log.rewrites        ),
-        refusals=tuple(
-schema.Refusal.from_attributes(refusal) for refusal in legal.log.refusals        ),
+        refusals=tuple(legal.log.refusals),
         nodes=nodes,
         source_nodes=source.nodes if removed or rewritten else (),
         device=device,

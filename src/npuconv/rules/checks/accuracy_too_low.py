@@ -19,7 +19,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model import Model
-from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
+from npuconv.rules import RuleContext, Severity, Violation, Violations, conv, rule
 
 POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
 
@@ -35,11 +35,7 @@ POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
         a = Conv (x, w)
         y = Sub (a, x)
     """,
-    silent="""
-        input x: float[N,1,8,8]
-        weight w: float[1,1,1,1] = 1.001
-        y = Conv (x, w)
-    """,
+    silent=conv(x="N,1,8,8", w="1,1,1,1", weights="1.001"),
 )
 def accuracy_too_low(_model: Model, ctx: RuleContext) -> Violations:
     error, goal = ctx.measured, ctx.options.min_sqnr

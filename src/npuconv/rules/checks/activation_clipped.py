@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
-from npuconv.model import Model, Node, query
+from npuconv.model import Model
 from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ _KEPT = (
 def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None:
         return
-    producers = _producers(model)
+    nodes = model.nodes()
+    # An input of the model has no producer; its finding is that of its first consumer.
+    places = {tensor.name: node for node in reversed(nodes) for tensor in node.inputs}
+    places |= {tensor.name: node for node in nodes for tensor in node.outputs}
     for name in dict.fromkeys(end for group in evidence.plan.groups for end in group.outputs):
         stats, encoding = evidence.statistics.get(name), evidence.encodings.get(name)
         share = clipped_share(stats, encoding) if stats and encoding else 0.0
@@ -73,9 +76,7 @@ def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
         }
         limit = f"at most {100 * MAX_CLIPPED:.0f} % clipped"
         fix = _KEPT if name in evidence.imported_ranges else ""
-        yield Violation(
-            values, value=values["share"], limit=limit, fix=fix, node=producers.get(name)
-        )
+        yield Violation(values, value=values["share"], limit=limit, fix=fix, node=places.get(name))
 
 
 def stored_range(encoding: Encoding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -94,15 +95,3 @@ def clipped_share(stats: Statistics, encoding: Encoding) -> float:
     if np.all(stats.lows >= low) and np.all(stats.highs <= high):
         return 0.0
     return float(((stats.values < low[:, None]) | (stats.values > high[:, None])).mean())
-
-
-def _producers(model: Model) -> dict[str, Node]:
-    """Return, by tensor name, its producer; for an input of the model its first consumer."""
-    producers: dict[str, Node] = {}
-    for node in model.nodes():
-        for tensor in node.inputs:
-            if not query.is_constant(tensor):
-                producers.setdefault(tensor.name, node)
-        for tensor in node.outputs:
-            producers[tensor.name] = node
-    return producers

@@ -19,10 +19,8 @@ from __future__ import annotations
 from npuconv.model import Node, nhwc, query, window
 from npuconv.model.axis_removal import obstacles
 from npuconv.rules import CONV, RuleContext, Violation, Violations, is_convolution, rule
+from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS
 
-_DEVICE_AXES = 2  # spatial axes of an accelerator for images
-# Integer convolutions belong to a model that is quantized already, which is its own finding.
-_INTEGER_CONVOLUTIONS = {"ConvInteger", "QLinearConv"}
 _EXPORT_STANDARD = (
     "Export the model as ONNX, with standard operators: onnxruntime writes this domain for its "
     "own devices, and no host runs it."
@@ -42,7 +40,8 @@ _EXPORT_STANDARD = (
 )
 def convolution_unsupported(node: Node, ctx: RuleContext) -> Violations:
     listed = ctx.operator(node) is not None
-    if not is_convolution(node) or node.op in _INTEGER_CONVOLUTIONS:
+    # Integer convolutions belong to a model that is quantized already, which is its own finding.
+    if not is_convolution(node) or node.op in INTEGER_CONVOLUTIONS:
         return
     if listed and node.op == "Conv" and query.is_standard(node):
         return
@@ -52,7 +51,7 @@ def convolution_unsupported(node: Node, ctx: RuleContext) -> Violations:
         reason = f"cannot be read: {obstacle}"
     elif listed:
         reason = "is quantized only as a Conv"
-    elif win is not None and (win.axes or 0) > _DEVICE_AXES and (fixed := obstacles(win)):
+    elif win is not None and (fixed := obstacles(win)):
         reason += f", and no axis can be removed: {'; '.join(fixed)}"
     name = node.op if not node.domain else f"{node.domain}.{node.op}"
     yield Violation(

@@ -24,11 +24,7 @@ from npuconv.rules.target_limits import advice_on_shape, missing_axis
     "SHP012",
     ops=set(query.CONVOLUTIONS),
     message="{what} needs the input extent of axis {axis}, which is {dim}",
-    fires="""
-        input x: float[1,3,H,8]
-        weight w: float[4,3,3,3]
-        y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w)
-    """,
+    fires=conv('auto_pad = "SAME_UPPER", strides = [2, 2]', x="1,3,H,8"),
     silent=conv('auto_pad = "SAME_UPPER", strides = [2, 2]'),
 )
 def dynamic_dimension(node: Node, ctx: RuleContext) -> Violations:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.amounts import count
 from npuconv.model import Model, Node, query
-from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, rule
+from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, conv, rule
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
 from npuconv.target.facts import lookup
 
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
     "SHP017",
     severity=Severity.WARNING,
     message="the device takes {limit} for {fact}, but the model leaves that open ({nodes})",
-    fires="""
-        input x: float[1,3,H,8]
-        weight w: float[4,3,3,3]
-        y = Conv (x, w)
-    """,
+    fires=conv(x="1,3,H,8"),
     silent=CONV,
     device="operators: {Conv: {limits: {in_h: {max: 100}}}}",
 )

@@ -21,7 +21,7 @@ from itertools import islice
 
 from npuconv.model import Node, query, window
 from npuconv.model.conv import SAME, effective_kernel, pool_output
-from npuconv.rules import RuleContext, Violation, Violations, rule
+from npuconv.rules import RuleContext, Violation, Violations, conv, rule
 
 Fault = tuple[int, int, str]  # axis of the tensor, its extent, and the cause
 
@@ -31,11 +31,7 @@ Fault = tuple[int, int, str]  # axis of the tensor, its extent, and the cause
     ops={"AveragePool", "Conv", "LpPool", "MaxPool", "Resize"},
     malformed=True,
     message="axis {axis} of its input has {extent} cells, and {why}: nothing is left",
-    model="""
-        input x: float[1,3,4,4]
-        weight w: float[4,3,5,5]
-        y = Conv <pads = [{}]> (x, w)
-    """,
+    model=conv("pads = [{}]", x="1,3,4,4", w="4,3,5,5"),
     fires="0, 0, 0, 0",
     silent="1, 1, 0, 0",
 )

@@ -16,7 +16,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model import Model
-from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
+from npuconv.rules import RuleContext, Severity, Violation, Violations, after_conv, rule
 
 
 @rule(
@@ -24,20 +24,8 @@ from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
     severity=Severity.WARNING,
     stage="planned",
     message="the model is written in opset {opset}, not {wanted}{obstacle}",
-    fires="""
-        opset 24
-        input x: float[1,3,8,8]
-        weight w: float[4,3,3,3]
-        c = Conv (x, w)
-        y = Swish (c)
-    """,
-    silent="""
-        opset 21
-        input x: float[1,3,8,8]
-        weight w: float[4,3,3,3]
-        c = Conv (x, w)
-        y = Relu (c)
-    """,
+    fires=f"opset 24\n{after_conv('y = Swish (c)')}",
+    silent=f"opset 21\n{after_conv('y = Relu (c)')}",
 )
 def opset_not_reached(model: Model, ctx: RuleContext) -> Violations:
     target = ctx.options.opset

@@ -16,19 +16,14 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model import Model
-from npuconv.rules import RuleContext, Violation, Violations, rule
+from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
 from npuconv.version import OLDEST_OPSET
 
 
 @rule(
     "MDL003",
     message="opset {opset} is older than {minimum}, whose operators all take int8{obstacle}",
-    model="""
-        opset {}
-        input x: float[1,3,8,8]
-        weight w: float[4,3,3,3]
-        y = Conv (x, w)
-    """,
+    model=f"opset {{}}\n{CONV}",
     fires="13",
     silent="14",
 )

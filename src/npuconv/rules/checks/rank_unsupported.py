@@ -22,7 +22,6 @@ from npuconv.model.axis_removal import obstacles, offer
 from npuconv.records import replace
 from npuconv.rules import CONV, SLIDING, RuleContext, Violations, conv, rule
 
-_DEVICE_AXES = 2  # spatial axes of an accelerator for images
 _SLICES = (
     "Add `--prefer slices`, which makes the taps along one axis channels of a 2D convolution with"
     " as many MACs. Or use a model whose layers are 2D."
@@ -40,7 +39,7 @@ _SLICES = (
 def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
     for violation in ctx.violations(node, "rank"):
         win = window(node)
-        fixed_axes = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
+        fixed_axes = [] if win is None else obstacles(win)
         if win is None or not fixed_axes:
             yield violation
             continue

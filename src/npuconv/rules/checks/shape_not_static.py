@@ -13,18 +13,14 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model import Model, query
-from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, rule
+from npuconv.rules import CONV, RuleContext, Severity, Violation, Violations, conv, rule
 
 
 @rule(
     "SHP021",
     severity=Severity.WARNING,
     message="input {name} is {shape}; the compiler for {target} reads numbers only",
-    fires="""
-        input x: float[N,3,8,8]
-        weight w: float[4,3,3,3]
-        y = Conv (x, w)
-    """,
+    fires=conv(x="N,3,8,8"),
     silent=CONV,
     device="static: true",
 )

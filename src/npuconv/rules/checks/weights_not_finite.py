@@ -16,18 +16,14 @@ from __future__ import annotations
 
 from npuconv.lazy import np
 from npuconv.model import Node, query
-from npuconv.rules import CONV, RuleContext, Violation, Violations, rule
+from npuconv.rules import CONV, RuleContext, Violation, Violations, conv, rule
 
 
 @rule(
     "DTY003",
     ops={"Conv", "ConvTranspose"},
     message="{count} of {size} weights are NaN or infinite",
-    fires="""
-        input x: float[1,3,8,8]
-        weight w: float[4,3,3,3] = nan, ...
-        y = Conv (x, w)
-    """,
+    fires=conv(weights="nan, ..."),
     silent=CONV,
 )
 def weights_not_finite(node: Node, _ctx: RuleContext) -> Violations:

@@ -48,11 +48,7 @@ class Outliers:
     severity=Severity.WARNING,
     message="{rows} of {channels} channels have outlier weights, up to {times} times the rms: 99 % "
     "of their weights use at most {levels} int8 levels, and rounding leaves {sqnr} dB SQNR",
-    fires="""
-        input x: float[1,16,8,8]
-        weight w: float[4,16,3,3] = 100, ...
-        y = Conv (x, w)
-    """,
+    fires=conv(x="1,16,8,8", w="4,16,3,3", weights="100, ..."),
     silent=conv(x="1,16,8,8", w="4,16,3,3"),
 )
 def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
