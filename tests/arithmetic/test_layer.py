@@ -243,17 +243,16 @@ def test_bias_scale_is_the_float32_product() -> None:
     product = bias_scales(np.float32(0.1), np.array([0.3], np.float32))
     assert product.dtype == np.float32
     assert product[0] == np.float32(0.1) * np.float32(0.3)
-    bias, scales, raised = quantize_bias([1.0], 0.1, np.array([0.3], np.float32))
+    bias, scales = quantize_bias([1.0], 0.1, np.array([0.3], np.float32))
     assert bias.tolist() == [33]
-    assert raised == ()
     assert scales.tolist() == [np.float32(0.3)]
 
 
 def test_overflowing_bias_raises_its_channel_only() -> None:
     """The channel that overflows gets a scale under which its bias fits."""
-    bias, scales, raised = quantize_bias([1.0, -1.0], 1e-6, [1.0, 1e-6], headroom=10**6)
-    assert raised == (1,)
+    bias, scales = quantize_bias([1.0, -1.0], 1e-6, [1.0, 1e-6], headroom=10**6)
     assert scales[0] == 1.0
+    assert scales[1] > np.float32(1e-6)
     assert 0.999 * 2**31 < -int(bias[1]) <= 2**31 - 1 - 10**6
     assert np.isclose(bias[1] * float(bias_scales(1e-6, scales)[1]), -1.0)
 

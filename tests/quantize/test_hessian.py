@@ -176,7 +176,7 @@ def test_the_layer_as_it_stands():
     model = read(Net(x=(1, 3, 6, 6)).conv("x", name="conv").model())
     (conv,) = model.nodes("Conv")
     assert windows_of(conv) == WindowedConv(
-        "conv", "x", 3, 1, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), (4, 4)
+        "conv", "x", 1, 27, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), (4, 4)
     )
     model = read(Net(x=(1, 3, 6, 6), w=(4, 3, 3, 3)).op("Conv", "x", "w").model())
     assert windows_of(model.nodes("Conv")[0]) is None

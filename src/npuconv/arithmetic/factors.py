@@ -59,8 +59,12 @@ def shiftable_layer(  # noqa: PLR0913 - parameters of encode_layer
     Raises:
         ModelError: a factor is not finite.
     """
-    scales_in_use = _used(layer, source, result)
     unit = float(result.nominal) / float(source.nominal)
+    unused = ~layer.weight.reshape(len(layer.weight), -1).any(axis=1)
+    if layer.bias is not None:
+        unused &= layer.bias == 0
+    # Scales of channels of zeros may be out of reach.
+    scales_in_use = np.where(unused, np.float32(unit), layer.weight_scales).astype(np.float32)
     # Beyond the largest factor every sum but 0 saturates, under the largest as well.
     largest = np.float32((2.0**bits - 1) * unit)
     beyond, scales_in_use = scales_in_use > largest, np.minimum(scales_in_use, largest)
@@ -96,12 +100,3 @@ def _bias(
     # A channel whose weights are now all 0 steps got a scale for its bias alone.
     alone = ~layer.weight.reshape(len(layer.weight), -1).any(axis=1)
     return np.rint(exact.bias * np.where(alone, exact.weight_scales / layer.weight_scales, 1.0))
-
-
-def _used(layer: EncodedLayer, source: Encoding, result: Encoding) -> NDArray[np.float32]:
-    """Return weight scales, neutral for channels of zeros, whose own may be out of reach."""
-    unused = ~layer.weight.reshape(len(layer.weight), -1).any(axis=1)
-    if layer.bias is not None:
-        unused &= layer.bias == 0
-    neutral = float(result.nominal) / float(source.nominal)
-    return np.where(unused, np.float32(neutral), layer.weight_scales).astype(np.float32)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.whole import W
+from npuconv.arithmetic.whole import W, shifted_right
 from npuconv.errors import ModelError
 from npuconv.records import dataclass
 
@@ -23,7 +23,6 @@ MULTIPLIER_BITS = 31
 SMALLEST_EXPONENT = -31  # below it, TFLite takes a factor of 0
 LARGEST_EXPONENT = 30  # above it, TFLite has no factor that is right
 LARGEST_FACTOR = 2.0**LARGEST_EXPONENT * (1 - 2.0**-20)  # also where scales round to float32
-_HALF = np.int64(1) << (MULTIPLIER_BITS - 1)
 _LOWEST32, _HIGHEST32 = -(2**31), 2**31 - 1
 
 
@@ -82,28 +81,11 @@ def nearest(factors: ArrayLike) -> Multipliers:
 def scaled(whole: W, factors: Multipliers) -> W:
     """Multiply by factors that broadcast, with two roundings.
 
-    TFLite's ``MultiplyByQuantizedMultiplier``.
+    TFLite's ``MultiplyByQuantizedMultiplier``, which first computes
+    ``SaturatingRoundingDoublingHighMul``, then ``RoundingDivideByPOT``.
     """
     shift = np.maximum(factors.exponent, 0)
     if shift.any():
         whole = whole.times(np.int64(1) << shift).clipped(_LOWEST32, _HIGHEST32)
-    return divided(high_product(whole, factors.multiplier), np.maximum(-factors.exponent, 0))
-
-
-def high_product(whole: W, factor: W | ArrayLike) -> W:
-    """Return the product of two numbers of 32 bits over ``2**31``, half a step upwards.
-
-    TFLite's ``SaturatingRoundingDoublingHighMul``.
-    """
-    return whole.times(factor).plus(_HALF).shifted(MULTIPLIER_BITS)
-
-
-def divided(whole: W, places: ArrayLike) -> W:
-    """Return ``whole / 2**places`` as whole numbers, half a step away from zero.
-
-    TFLite's ``RoundingDivideByPOT``.
-    """
-    power = np.int64(1) << np.asarray(places, np.int64)
-    if (power == 1).all():
-        return whole
-    return whole.plus(whole.sign().times(power >> 1)).over(power)
+    high = shifted_right(whole.times(factors.multiplier), MULTIPLIER_BITS, "half_up")
+    return shifted_right(high, np.maximum(-factors.exponent, 0), "half_away")

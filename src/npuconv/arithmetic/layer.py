@@ -162,7 +162,7 @@ def quantize_bias(
     input_scale: float | np.float32,
     weight_scales: ArrayLike,
     headroom: ArrayLike = 0,
-) -> tuple[NDArray[np.int32], Floats, tuple[int, ...]]:
+) -> tuple[NDArray[np.int32], Floats]:
     """Round a bias to int32, with weight scales raised where it would overflow.
 
     Args:
@@ -173,8 +173,8 @@ def quantize_bias(
             ``|bias| + headroom`` stays within int32.
 
     Returns:
-        int32 bias [M], float32 weight scales [M], and the channels that were raised, whose
-        weights must be quantized again; :func:`quantize_layer` does.
+        int32 bias [M] and float32 weight scales [M]; weights of raised channels must be quantized
+        again, as :func:`quantize_layer` does.
 
     Raises:
         ModelError: a bias that is not finite, or that no float32 scale can represent.
@@ -190,7 +190,7 @@ def quantize_bias(
         raise ModelError("a bias is too large for the scale of the layer's input")
     scales[raised] = raised_scales.astype(np.float32)
     steps = np.rint(values / bias_scales(input_scale, scales).astype(np.float64))
-    return steps.astype(np.int32), scales, tuple(np.flatnonzero(raised).tolist())
+    return steps.astype(np.int32), scales
 
 
 def quantize_layer(
@@ -233,12 +233,12 @@ def quantize_layer(
         least = np.abs(offsets) / float(input_scale) / largest_bias * _MARGIN
         first = np.maximum(first, least).astype(np.float32)
     fitted, integers, load = _fit_products(rows, first, reach)
-    steps, scales, _ = quantize_bias(offsets, input_scale, fitted, load)
+    steps, scales = quantize_bias(offsets, input_scale, fitted, load)
     raised = tuple(np.flatnonzero(scales > unraised).tolist())
     if per_tensor:
         # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
         scales = np.full(len(rows), scales.max())
-        steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
+        steps, scales = quantize_bias(offsets, input_scale, scales, load)
     if not np.array_equal(scales, fitted):
         integers = quantize(rows, scales, axis=0, lowest=-127)
     stored_bias = None if bias is None else steps

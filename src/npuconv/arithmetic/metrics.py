@@ -12,27 +12,14 @@ from npuconv.errors import ModelError
 Doubles = NDArray[np.float64]
 
 
-def sqnr_db(reference: ArrayLike, result: ArrayLike) -> float | None:
-    """Return the signal to noise ratio ``10 log10(sum f^2 / sum (f - q)^2)`` in decibels.
-
-    Returns:
-        ``math.inf`` if both are equal, ``-math.inf`` if only ``result`` is not finite, None
-        where the ratio means nothing: the reference is all zeros (and ``result`` is not), or
-        is not finite itself.
-
-    Raises:
-        ModelError: the sizes differ.
-    """
-    stats = ErrorStats()
-    stats.observe(reference, result)
-    return stats.sqnr_db
-
-
 class ErrorStats:
     """Error of a tensor over many samples, accumulated in float64 sums.
 
     Args:
         class_axis: axis along which the largest value is the class, where that is known.
+
+    Attributes:
+        positions: number of positions that ``top1_agreement`` is a share of.
     """
 
     def __init__(self, class_axis: int | None = None) -> None:
@@ -43,18 +30,17 @@ class ErrorStats:
         self._power = 0.0
         self._dot = 0.0
         self._agreed = 0
-        self._positions = 0
+        self.positions = 0
 
-    def observe(self, reference: ArrayLike, result: ArrayLike) -> None:
+    def accumulate(self, reference: ArrayLike, result: ArrayLike) -> tuple[Doubles, ...]:
         """Add one sample: two numeric arrays of the same size; ``reference`` gives the shape.
+
+        Returns:
+            Both arrays and their difference, float64 [N].
 
         Raises:
             ModelError: the sizes differ.
         """
-        self.accumulate(reference, result)
-
-    def accumulate(self, reference: ArrayLike, result: ArrayLike) -> tuple[Doubles, ...]:
-        """Add one sample as ``observe``; return both arrays and their difference, float64 [N]."""
         f = np.asarray(reference, np.float64)
         q = np.asarray(result, np.float64)
         if f.size != q.size:
@@ -64,7 +50,7 @@ class ErrorStats:
         if classes.ndim and classes.size and classes.shape[-1] > 1:
             agreement = classes.argmax(-1) == answers.argmax(-1)
             self._agreed += int(np.sum(agreement))
-            self._positions += int(np.size(agreement))
+            self.positions += int(np.size(agreement))
         f, q = f.reshape(-1), q.reshape(-1)
         with np.errstate(invalid="ignore", over="ignore"):
             error = f - q
@@ -84,7 +70,12 @@ class ErrorStats:
 
     @property
     def sqnr_db(self) -> float | None:
-        """SQNR in dB as of :func:`sqnr_db`, over all samples together; None without samples."""
+        """Signal to noise ratio of all samples, ``10 log10(sum f^2 / sum (f - q)^2)``, in decibels.
+
+        ``math.inf`` if both are equal, ``-math.inf`` if only the results are not finite, None
+        without samples and where the ratio means nothing: the reference is all zeros (and the
+        result is not), or is not finite itself.
+        """
         if not self._samples or not math.isfinite(self._signal):
             return None
         if self._noise == 0:
@@ -107,12 +98,7 @@ class ErrorStats:
         anything else, such as the boxes of a detector or the scores [N,boxes,1] of one class,
         and where the axis has length 1.
         """
-        return self._agreed / self._positions if self._positions else None
-
-    @property
-    def positions(self) -> int:
-        """Number of positions that ``top1_agreement`` is a share of."""
-        return self._positions
+        return self._agreed / self.positions if self.positions else None
 
     def _classes_last(self, values: Doubles) -> Doubles:
         """Return the values with the class axis last; no values where that axis is not known."""

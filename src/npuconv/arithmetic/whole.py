@@ -197,6 +197,8 @@ def shifted_right(whole: W, places: ArrayLike, rounding: Rounding) -> W:
         rounding: direction of exactly half a step.
     """
     shift = np.asarray(places, np.int64)
+    if not shift.any():
+        return whole
     half = (np.int64(1) << shift) >> 1
     if rounding == "half_away":
         return whole.plus(whole.sign().times(half)).over(np.int64(1) << shift)

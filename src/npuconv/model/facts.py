@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from npuconv.model import Node, Tensor, Window, query, window
+from npuconv.model.conv import flat_pads
 from npuconv.target.facts import DECIDED_LATER, FactValue
 
 Measured = dict[str, FactValue | None]
@@ -197,19 +198,10 @@ def _padding(node: Node) -> Measured:
     pairs = query.pad_amounts(node)
     if pairs is None or len(pairs) != len(_DIMS):
         return facts
-    (top_pad, bottom_pad), (left_pad, right_pad) = pairs[2:]
-    facts |= {
-        "pad_top": top_pad,
-        "pad_left": left_pad,
-        "pad_bottom": bottom_pad,
-        "pad_right": right_pad,
-    }
+    names = ("pad_top", "pad_left", "pad_bottom", "pad_right")
+    sides = dict(zip(names, flat_pads(pairs[2:]), strict=True))
     outside = max(abs(amount) for pair in pairs[:2] for amount in pair)
-    return {
-        **facts,
-        "pad_max": max(top_pad, left_pad, bottom_pad, right_pad),
-        "pad_outside_hw": outside,
-    }
+    return {**facts, **sides, "pad_max": max(sides.values()), "pad_outside_hw": outside}
 
 
 def _windows(win: Window) -> Measured:

@@ -14,7 +14,7 @@ from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter, import_onnx
 from npuconv.errors import ModelError
 from npuconv.model import Model, query, store
 from npuconv.model.core import Header, NodeMeta, subgraphs
-from npuconv.model.proto import all_names, all_nodes, inner_graphs
+from npuconv.model.proto import all_names, all_nodes, captured_names, inner_graphs
 from npuconv.model.source import read_source
 from npuconv.model.surgeon import Graph
 
@@ -221,15 +221,6 @@ def _separate_scopes(
     for node in graph.node:
         for names in (node.input, node.output):
             names[:] = [renamed.get(name, name) for name in names]
-        captured = {name for inner in inner_graphs(node) for name in _captured_names(inner)}
+        captured = {name for inner in inner_graphs(node) for name in captured_names(inner)}
         for inner in inner_graphs(node):
             _separate_scopes(inner, outer | defined, renamed, used, captured)
-
-
-def _captured_names(graph: onnx.GraphProto) -> set[str]:
-    """Return the names that a body reads from the scopes around it."""
-    names = {output.name for output in graph.output}
-    for node in graph.node:
-        names.update(node.input, *(_captured_names(inner) for inner in inner_graphs(node)))
-    names -= {info.name for info in (*graph.initializer, *graph.input)}
-    return names - {name for node in graph.node for name in node.output}

@@ -18,7 +18,7 @@ import onnx
 from onnx import helper
 
 from npuconv.errors import ModelError
-from npuconv.model import Model, Node, Window, query, window
+from npuconv.model import Model, Node, Window, query, store, window
 from npuconv.model.conv import SAME, effective_kernel, flat_pads, resolved_pads
 from npuconv.model.proto import TensorType, Types, all_graphs, inner_graphs, write_node
 
@@ -83,13 +83,8 @@ def typed_values(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     Raises:
         Exception: an operator at which inference fails.
     """
-    light = onnx.ModelProto(ir_version=model.ir_version)
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(model.functions)
+    light = store.without_initializers(model)
     graph, declared = light.graph, {value.name for value in model.graph.input}
-    for field in ("node", "input", "output", "value_info"):
-        getattr(graph, field).extend(getattr(model.graph, field))
-    graph.name = model.graph.name
     for tensor in model.graph.initializer:
         if math.prod(tensor.dims) <= MAX_SHAPE_VALUES:
             graph.initializer.append(tensor)

@@ -9,13 +9,13 @@ An ``activation``, with ``activation_params``, may follow.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar, cast
+from types import SimpleNamespace
+from typing import TypeVar
 
 from npuconv.lazy import onnx
 from npuconv.model import query
 from npuconv.model.attributes import contradictions, window_rank
 from npuconv.model.core import Node, Tensor
-from npuconv.records import dataclass
 
 T = TypeVar("T")
 
@@ -160,25 +160,6 @@ def _shape(node: Node) -> Iterator[str]:
         yield f"its input has {dims[-1]} channels, its weights take {channels}"
 
 
-@dataclass(frozen=True)
-class _TensorView:
-    """Name and shape of a tensor."""
-
-    name: str
-    shape: Any
-
-
-@dataclass(frozen=True)
-class _NodeView:
-    """Fields of a node that queries read; it belongs to no graph."""
-
-    op: str
-    inputs: list[Any]
-    outputs: list[Any]
-    attrs: dict[str, Any]
-    domain: str = ""
-
-
 def as_float(node: Node) -> Node:
     """Return a read-only view of an integer or fused node as a float node, channels first.
 
@@ -191,14 +172,14 @@ def as_float(node: Node) -> Node:
         return node
     op, weight = operator
     inputs = [_view(node, node.inputs[0]), node.inputs[weight]]
-    view = _NodeView(op, inputs, [_view(node, node.outputs[0])], dict(node.attrs))
-    return cast("Node", view)
+    outputs = [_view(node, node.outputs[0])]
+    return SimpleNamespace(op=op, inputs=inputs, outputs=outputs, attrs=dict(node.attrs), domain="")
 
 
-def _view(node: Node, tensor: Tensor) -> Any:
+def _view(node: Node, tensor: Tensor) -> Tensor:
     last = is_nhwc(node) or node.op == "NhwcFusedConv"
     last = last or bool(query.attribute(node, "channels_last", 0))
     dims = query.shape(tensor)
     if not last or dims is None or len(dims) < 3:
         return tensor
-    return _TensorView(tensor.name, list(channels_first(dims)))
+    return SimpleNamespace(name=tensor.name, shape=list(channels_first(dims)))

@@ -26,11 +26,16 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
     """Yield the tensors that a node reads, including tensors that its subgraphs capture."""
     yield from filter(None, node.input)
     for graph in inner_graphs(node):
-        local = {t.name for t in (*graph.input, *graph.initializer)}
-        local |= {name for inner in graph.node for name in inner.output}
-        for inner in graph.node:
-            yield from (name for name in reads(inner) if name not in local)
-        yield from (output.name for output in graph.output if output.name not in local)
+        yield from captured_names(graph)
+
+
+def captured_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names that a body reads from the scopes around it."""
+    local = {t.name for t in (*graph.input, *graph.initializer)}
+    local |= {name for node in graph.node for name in node.output}
+    for node in graph.node:
+        yield from (name for name in reads(node) if name not in local)
+    yield from (output.name for output in graph.output if output.name not in local)
 
 
 class Links:

@@ -205,11 +205,17 @@ def with_initializers(
     proto: onnx.ModelProto, convert: Callable[[onnx.TensorProto], onnx.TensorProto]
 ) -> onnx.ModelProto:
     """Return a copy of the model with converted initializers; the originals are not copied."""
+    copy = without_initializers(proto)
+    for tensor in proto.graph.initializer:
+        copy.graph.initializer.append(convert(tensor))
+    return copy
+
+
+def without_initializers(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of the model without its initializers, which are not copied."""
     copy = onnx.ModelProto()
     _copy_fields(proto, copy, "graph")
     _copy_fields(proto.graph, copy.graph, "initializer")
-    for tensor in proto.graph.initializer:
-        copy.graph.initializer.append(convert(tensor))
     return copy
 
 

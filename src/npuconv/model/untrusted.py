@@ -28,23 +28,10 @@ _WINDOW_ATTRIBUTES = frozenset(
 )
 _WINDOW_BOUND = 2**31  # bound of numbers whose sums and products fit into 64 bits
 _MIB = 2**20
-# The field of values that are not in raw_data; ``int32_data`` for all other types.
-_VALUE_FIELDS: dict[int, str] = {
-    TensorProto.FLOAT: "float_data",
-    TensorProto.COMPLEX64: "float_data",
-    TensorProto.DOUBLE: "double_data",
-    TensorProto.COMPLEX128: "double_data",
-    TensorProto.INT64: "int64_data",
-    TensorProto.UINT32: "uint64_data",
-    TensorProto.UINT64: "uint64_data",
-    TensorProto.STRING: "string_data",
-}
 _COMPLEX = (TensorProto.COMPLEX64, TensorProto.COMPLEX128)
-_PER_BYTE = {"UINT4": 2, "INT4": 2, "FLOAT4E2M1": 2, "UINT2": 4, "INT2": 4}
-_PACKED = {
-    getattr(TensorProto, kind): count
-    for kind, count in _PER_BYTE.items()
-    if hasattr(TensorProto, kind)
+_PACKED: dict[int, int] = {  # elements in a byte
+    **dict.fromkeys((TensorProto.UINT4, TensorProto.INT4, TensorProto.FLOAT4E2M1), 2),
+    **dict.fromkeys((TensorProto.UINT2, TensorProto.INT2), 4),
 }
 # ONNX's shape inference computes the values of short lists, which may be shapes.
 MAX_LIST = 1 << 20  # most elements of a list that inference may compute; shapes have ten
@@ -208,7 +195,7 @@ def check_tensor(tensor: TensorProto, name: str) -> None:
             text = f"{where} says shape {shape_text(tensor.dims)} ({needed} bytes)"
             raise ModelError(f"{text} but holds {size_held} bytes")
         return
-    values = getattr(tensor, _VALUE_FIELDS.get(tensor.data_type, "int32_data"))
+    values = getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type))
     needed = 2 * count if tensor.data_type in _COMPLEX else count
     if tensor.data_type in _PACKED:
         needed = -(-count // _PACKED[tensor.data_type])

@@ -7,7 +7,7 @@ import onnx
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import INT8_VALUES
-from npuconv.arithmetic.whole import WholeArray
+from npuconv.arithmetic.whole import WholeArray, shifted_right
 from npuconv.ops.operator import Arguments, W, always
 from npuconv.ops.tables import register_table
 from npuconv.ops.tape import Tape, Visit, pointwise
@@ -28,9 +28,9 @@ def _tflite_kernel(call: Arguments[W]) -> W:
     ramp = _short_product(ramp, slope)
     if places > 0:
         ramp = _short(ramp.times(2))
-    ramp = gemmlowp.divided(ramp, max(-places, 0)).plus(1 << 15).shifted(1)
+    ramp = shifted_right(ramp, max(-places, 0), "half_away").plus(1 << 15).shifted(1)
     product = _short(ramp.times(_short_product(wide, result)).over(1 << 15))
-    whole = gemmlowp.divided(product, max(-int(result.exponent), 0))
+    whole = shifted_right(product, max(-int(result.exponent), 0), "half_away")
     return call.values[0].looked_up(y_at.stored(whole).values)
 
 

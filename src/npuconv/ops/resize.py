@@ -11,9 +11,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
-from npuconv.arithmetic.whole import Integers, Whole, resized, spatial
+from npuconv.arithmetic.whole import Integers, Whole, resized, shifted_right, spatial
 from npuconv.errors import ModelError
 from npuconv.model import Node, query
 from npuconv.model.proto import attributes_of
@@ -170,7 +169,7 @@ def _tflite_kernel(call: Arguments[W]) -> W:
     (x,) = call.values
     rows, columns = (_tflite_weights(*side) for side in _sides(x, call.attributes))
     mixed = x.between(rows, columns.T)
-    return gemmlowp.divided(mixed, 2 * _WEIGHT_BITS).clipped(LOWEST, HIGHEST)
+    return shifted_right(mixed, 2 * _WEIGHT_BITS, "half_away").clipped(LOWEST, HIGHEST)
 
 
 def _tflite_weights(before: int, after: int, mode: str) -> Integers:

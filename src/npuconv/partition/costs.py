@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.model import Model, Node, Tensor, query, window
+from npuconv.model.core import with_inner
 from npuconv.model.nhwc import as_float, is_nhwc
 from npuconv.records import dataclass, replace
 
@@ -221,12 +222,7 @@ def peak(model: Model) -> Peak | None:
 
 def _read(node: Node) -> list[Tensor]:
     """Return the tensors that a node and its branches read."""
-    from npuconv.model.core import subgraphs
-
-    inner = [
-        t for _, graph in subgraphs(node) for inner_node in graph.nodes for t in _read(inner_node)
-    ]
-    return [*node.inputs, *inner]
+    return [tensor for inner in with_inner(node) for tensor in inner.inputs]
 
 
 def _bytes(tensor: Tensor) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from npuconv.model import Model, Node, Tensor, query
+from npuconv.model.core import with_inner
 from npuconv.partition.costs import size
 from npuconv.partition.placement import DisjointSets, Plan
 from npuconv.records import dataclass
@@ -175,10 +176,5 @@ def _starts(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[int
 
 
 def _makers(node: Node) -> list[Node]:
-    from npuconv.model.core import subgraphs as bodies
-
-    makers = [tensor.inputs[0] for tensor in node.inputs if tensor.inputs]
-    for _, body in bodies(node):
-        for inner in body.nodes:
-            makers += _makers(inner)  # producers of the tensors that its branches read
-    return makers
+    """Return the producers of the tensors that a node and its branches read."""
+    return [t.inputs[0] for inner in with_inner(node) for t in inner.inputs if t.inputs]

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 Placement = Literal["device", "host", "undocumented"]
 IMAGE = 4  # rank of a tensor with channels along axis 1
 # Operators that cut the input of a split layer into the inputs of its parts.
-PIECES = ("Slice", "SpaceToDepth")
-CUTS = ("Pad", *PIECES)
+CUTS = ("Pad", "Slice", "SpaceToDepth")
 SINGLE_OPERATORS = ("tflite",)  # formats in which a table holds one operator, and no chain
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 Member = TypeVar("Member", int, str)
@@ -222,10 +221,8 @@ def _cuts(model: Model, plan: Plan) -> list[Node]:
             is_of_one_layer = origin <= set(model.origin(producer))
             if not is_of_one_layer or query.rank(producer.inputs[0]) != IMAGE:
                 break
-            if producer.op == "Pad":
-                zero = query.input_of(producer, 2) is None or query.scalar_input(producer, 2) == 0
-                if not zero or str(query.attribute(producer, "mode", "constant")) != "constant":
-                    break
+            if producer.op == "Pad" and not query.pads_with_zero(producer):
+                break
             cuts.add(id(producer))
             producer = query.producer(producer.inputs[0])
     return [node for node in model.nodes() if id(node) in cuts] if cuts else []

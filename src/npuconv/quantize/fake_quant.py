@@ -51,24 +51,20 @@ def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
     owner = store.Store() if model.store is not None else None
     points: list[QuantPoint] = []
     host_inputs: set[str] = set()
-    for conv in plan.convolutions:
-        source = conv.inputs[0].name
-        if source not in int8 and source not in host_inputs:
-            host_inputs.add(source)
-            points.append(QuantPoint(conv.name, "input", source, state.encodings[source]))
-        weights = quantized_constants(conv, state.encodings[source], state.weights.get(conv.name))
-        if weights:
-            if owner is not None:
-                weights = {index: owner.keep(array) for index, array in weights.items()}
-            name = conv.inputs[1].name
-            points.append(QuantPoint(conv.name, "weights", name, None, weights, owner))
-        result = stored_output(model, plan, conv)
-        if result not in plan.fused:
-            points.append(QuantPoint(conv.name, "output", result, state.encodings[result]))
-    for node in plan.operators:
-        inputs = dict.fromkeys(t.name for t in values_of(node)).keys() - int8 - host_inputs
+    for node in (*plan.convolutions, *plan.operators):
+        is_convolution = plan.is_convolution(node)
+        sources = node.inputs[:1] if is_convolution else values_of(node)
+        inputs = {t.name for t in sources} - int8 - host_inputs
         host_inputs |= inputs
         points += [QuantPoint(node.name, "input", t, state.encodings[t]) for t in sorted(inputs)]
+        if is_convolution:
+            encoding = state.encodings[node.inputs[0].name]
+            weights = quantized_constants(node, encoding, state.weights.get(node.name))
+            if owner is not None:
+                weights = {index: owner.keep(array) for index, array in weights.items()}
+            if weights:
+                name = node.inputs[1].name
+                points.append(QuantPoint(node.name, "weights", name, None, weights, owner))
         result = stored_output(model, plan, node)
         if result not in plan.fused:
             points.append(QuantPoint(node.name, "output", result, state.encodings[result]))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.whole import ceil_div
 from npuconv.arithmetic.windows import im2col
 from npuconv.data.samples import Feed
-from npuconv.model import Node, query
-from npuconv.model.conv import diagonal_groups
+from npuconv.model import Node, query, window
+from npuconv.model.conv import diagonal_groups, flat_pads
 from npuconv.quantize.settings import HESSIAN
 from npuconv.records import dataclass
 
@@ -99,44 +99,35 @@ class WindowedConv:
 
     name: str
     tensor: str
-    channels: int
     group: int
+    length: int  # values that one output value is made of, K
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     pads: tuple[int, ...]
     output: tuple[int, ...] | None  # spatial extents, where they are known
 
-    @property
-    def length(self) -> int:
-        """Values that one output value is made of, K."""
-        return self.channels // self.group * math.prod(self.kernel)
-
 
 def windows_of(conv: Node) -> WindowedConv | None:
     """Return the parameters for im2col; None without constant weights, or for a mean."""
-    weight = query.constant_input(conv, 1)
-    if weight is None:
+    weight, win = query.constant_input(conv, 1), window(conv)
+    if weight is None or win is None or win.kernel is None:
         return None
-    kernel = weight.shape[2:]
-    if math.prod(kernel) > HESSIAN.largest_kernel or _is_mean(weight):
+    if math.prod(win.kernel) > HESSIAN.largest_kernel or _is_mean(weight):
         return None
-    ones = [1] * len(kernel)
-    group = int(query.attribute(conv, "group", 1))
-    if group == 1:  # zeros between groups stay zeros
-        group = diagonal_groups(weight)
-    extents = (query.shape(conv.outputs[0]) or (None,) * len(weight.shape))[2:]
-    output = tuple(n for n in extents if isinstance(n, int))
+    # Zeros between groups stay zeros.
+    group = diagonal_groups(weight) if win.group == 1 else win.group
+    output = tuple(n for n in (win.output or ())[2:] if isinstance(n, int))
     return WindowedConv(
         name=conv.name,
         tensor=conv.inputs[0].name,
-        channels=weight.shape[1] * int(query.attribute(conv, "group", 1)),
         group=group,
-        kernel=tuple(kernel),
-        strides=tuple(query.attribute(conv, "strides", None) or ones),
-        dilations=tuple(query.attribute(conv, "dilations", None) or ones),
-        pads=tuple(query.attribute(conv, "pads", None) or [0, 0] * len(kernel)),
-        output=output if len(output) == len(kernel) else None,
+        length=weight[0].size * win.group // group,
+        kernel=win.kernel,
+        strides=win.strides,
+        dilations=win.dilations,
+        pads=tuple(flat_pads(win.pads)),
+        output=output if len(output) == len(win.kernel) else None,
     )
 
 

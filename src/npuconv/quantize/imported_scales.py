@@ -22,7 +22,6 @@ METHOD, CENTRED = "kept", "kept range, zero point 0"
 MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"
 METHODS = (METHOD, CENTRED, MOVED, NARROWED)  # methods of tensors with a range of the source
 OFF_GRID = 0.01  # steps; float32 keeps integers times a scale nearer than this
-DEPTHWISE = 1  # input channels of each group: their scales move into the weights' scales
 
 Doubles = NDArray[np.float64]
 

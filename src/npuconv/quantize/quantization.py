@@ -21,7 +21,7 @@ from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import RangeChoice, choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
-from npuconv.quantize.settings import BUDGET, CLIPPING, SENSITIVITY
+from npuconv.quantize.settings import BUDGET, CLIPPING, SENSITIVITY_PROBES
 from npuconv.quantize.split import SplitGraph, split_quantized
 from npuconv.quantize.state import QuantState
 from npuconv.records import dataclass
@@ -109,7 +109,7 @@ def _start_sensitivity(
 ) -> Callable[[], Sensitivity | None]:
     """Start to measure the sensitivity; return a wait for it, as few of the next steps need it."""
     model, points = with_logit_outputs(graph.proto), quant_points(graph, state)
-    return start_work(partial(measure, model, points, data.used, SENSITIVITY.probes))
+    return start_work(partial(measure, model, points, data.used, SENSITIVITY_PROBES))
 
 
 def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> dict[str, float]:

@@ -25,11 +25,12 @@ from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.scale_constraints import ConstraintBuilder, ScaleConstraints
 from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
-from npuconv.records import dataclass, replace
+from npuconv.records import replace
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
 Zeros = NDArray[np.int32]
+_Choice = tuple[Floats, Zeros]  # scales and zero points of the slots of a group, [K]
 
 
 def choose_encodings(
@@ -61,8 +62,8 @@ class RangeChoice:
         groups: Sequence[Group] | None = None,
         free_zero: int = 0,
     ) -> None:
-        self._graph, self._method = graph, graph.options.method
-        self._free_zero = free_zero
+        self._graph, self._free_zero = graph, free_zero
+        self._method = "minmax" if graph.options.method == "auto" else graph.options.method
         self._constraints = ConstraintBuilder(graph, calibration.statistics)
         self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
         imported = match_groups(graph.model, graph.plan).groups
@@ -78,7 +79,7 @@ class RangeChoice:
             self._imported[group.name] = method, dict.fromkeys(group.tensors, encoding)
         candidates = [group for group in candidates if group.name not in imported]
 
-        def prepare(group: Group) -> tuple[Group, ScaleConstraints, Choice]:
+        def prepare(group: Group) -> tuple[Group, ScaleConstraints, _Choice]:
             constraints = self._constraints(group)
             return group, constraints, choose(constraints, self._method)
 
@@ -92,14 +93,14 @@ class RangeChoice:
             shares: clipping limits by the name of the group; 1 for the other groups.
         """
 
-        def choose_group(prepared: tuple[Group, ScaleConstraints, Choice]) -> tuple[str, _Chosen]:
+        def choose_group(prepared: tuple[Group, ScaleConstraints, _Choice]) -> tuple[str, _Chosen]:
             group, constraints, choice = prepared
             narrow = _clip(constraints, shares.get(group.name, 1.0))
             if narrow is not constraints:
                 choice = choose(narrow, self._method)
             channels = self._constraints.channels
             encodings = _encode(choice, group, constraints, channels, self._free_zero)
-            return group.name, (choice.method, dict(encodings))
+            return group.name, (self._method, dict(encodings))
 
         choices = dict(in_order(choose_group, self._candidates)) | self._imported
         names = [group.name for group in self._graph.plan.groups if group.name in choices]
@@ -118,50 +119,36 @@ def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
 
 
 def _encode(
-    choice: Choice,
+    choice: _Choice,
     group: Group,
     constraints: ScaleConstraints,
     channels: Channels,
     free_zero: int,
 ) -> Iterator[tuple[str, Encoding]]:
-    computed = choice.scales[constraints.computed]
-    nominal = computed[0] if computed.size else np.float32(choice.scales.max())
+    group_scales, group_zeros = choice
+    computed = group_scales[constraints.computed]
+    nominal = computed[0] if computed.size else np.float32(group_scales.max())
     place = {slot: k for k, slot in enumerate(constraints.slots)}
     # Passthrough operators between tensors of the group need one zero point in the file.
     stored = constraints.stored if constraints.stored.any() else np.ones(len(place), bool)
-    points, zero_points = set(choice.zeros[stored].tolist()), choice.zeros
+    points = set(group_zeros[stored].tolist())
     is_stored = constraints.stores_zeros and len(points) == 1
     stored_zero = points.pop() if is_stored else 0
     if stored_zero == 0 and free_zero:
         stored_zero = free_zero  # and that of the slots that have the zero point of the file
         tied = constraints.centred | (stored if is_stored else constraints.stored)
-        zero_points = np.where(tied & (zero_points == 0), free_zero, zero_points).astype(np.int32)
+        group_zeros = np.where(tied & (group_zeros == 0), free_zero, group_zeros).astype(np.int32)
     for name in group.tensors:
         indices, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
-        scales, zeros = choice.scales[indices], zero_points[indices]
+        scales, zeros = group_scales[indices], group_zeros[indices]
         if np.all(scales == scales[0]) and np.all(zeros == zeros[0]):
             scales, zeros, axis = scales[:1], zeros[:1], None
         yield name, Encoding(scales, zeros, nominal, axis, stored_zero)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Scales and zero points of the K slots of one group."""
-
-    scales: Floats  # float32 [K]
-    zeros: Zeros  # int32 [K]
-    method: str  # name of the method that chose the ranges
-
-
-def choose(constraints: ScaleConstraints, method: str) -> Choice:
-    """Choose scales and zero points of a group.
-
-    Args:
-        constraints: values and constraints of the group.
-        method: minmax, percentile, entropy, mse; auto is as minmax.
-    """
-    name = "minmax" if method == "auto" else method
-    return Choice(*_scales(constraints, *_limits(constraints, name)), name)
+def choose(constraints: ScaleConstraints, method: str) -> _Choice:
+    """Return scales and zero points of a group by minmax, percentile, entropy or mse."""
+    return _scales(constraints, *_limits(constraints, method))
 
 
 def _limits(constraints: ScaleConstraints, method: str) -> tuple[Doubles, Doubles]:
@@ -224,16 +211,13 @@ def _least_squares(
     return best_low, best_high
 
 
-def _scales(constraints: ScaleConstraints, lows: Doubles, highs: Doubles) -> tuple[Floats, Zeros]:
-    highs, centred, stored = (
-        np.minimum(highs, constraints.caps),
-        constraints.centred,
-        constraints.stored,
-    )
-    scales, zeros = scales_for(lows, highs, centred)
+def _scales(constraints: ScaleConstraints, lows: Doubles, highs: Doubles) -> _Choice:
+    highs, stored = np.minimum(highs, constraints.caps), constraints.stored
+    scales, zeros = scales_for(lows, highs, constraints.centred)
     if len(set(zeros[stored].tolist())) > 1:
         zero = common_zero(lows[stored], highs[stored])
-        scales, zeros = scales_for(lows, highs, centred | stored, np.where(stored, zero, 0))
+        fixed = constraints.centred | stored
+        scales, zeros = scales_for(lows, highs, fixed, np.where(stored, zero, 0))
     # A channel without values takes the scale of another, but keeps its own bound.
     return np.minimum(scales, constraints.caps / (HIGHEST - zeros)).astype(np.float32), zeros
 

@@ -11,6 +11,8 @@ from npuconv.config import Step
 from npuconv.records import dataclass
 
 STEPS: tuple[str, ...] = get_args(Step)  # each can be left out: --without
+# Random vectors of the sensitivity, each with its own sample; shares of layers are within 2 dB.
+SENSITIVITY_PROBES = 2
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,6 @@ class RoundingSettings:
 
 
 @dataclass(frozen=True)
-class SensitivitySettings:
-    """Sensitivity of the outputs by random projections of gradients."""
-
-    probes: int = 2  # random vectors, each with its own sample; shares of layers are within 2 dB
-
-
-@dataclass(frozen=True)
 class ClippingSettings:
     """Clipping of tensors with one scale for all channels."""
 
@@ -127,6 +122,5 @@ MARGIN = MarginSettings()
 RANGES = RangeSettings()
 HESSIAN = HessianSettings()
 ROUNDING = RoundingSettings()
-SENSITIVITY = SensitivitySettings()
 CLIPPING = ClippingSettings()
 BUDGET = BudgetSettings()
