@@ -121,7 +121,7 @@ def _affine(
 ) -> int:
     """Append a MUL, and an ADD where an offset is not 0; the last of them makes ``output``.
 
-    Ratios and offsets are one number, or those of the channels of the node.
+    Ratios and offsets are [1] or [C].
     """
     source, order = view
     like, axis = draft.graph.tensors[source], int(attributes_of(node).get("axis", 1)) % len(order)
