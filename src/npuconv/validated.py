@@ -238,8 +238,8 @@ def keys_of(item: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 
 def types_of(kind: type[Record]) -> dict[str, Any]:
-    """Return the types of fields by key."""
-    return {key: value_type for key, (_, value_type) in _layout(kind).items()}
+    """Return the types of fields by their first key."""
+    return {keys[0]: _layout(kind)[keys[0]][1] for keys in map(keys_of, fields(kind))}  # type: ignore[arg-type]
 
 
 @_once
