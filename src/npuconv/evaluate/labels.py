@@ -147,38 +147,19 @@ def check_scores(name: str, values: object, batch: int) -> None:
         )
 
 
-class Score:
-    """Top-1 accuracy of both models: how often the largest value of an output is the label.
+def count_right(labels: Labels, outputs: Sequence[NDArray[Any]]) -> list[int]:
+    """Return how many rows of each output have their largest value at their label.
 
-    Args:
-        labels: [samples x batch].
+    Raises:
+        CalibrationError: a label is outside the classes of the model.
     """
-
-    def __init__(self, labels: Labels) -> None:
-        self._labels = labels
-        self._right = [0, 0]
-        self._samples = 0
-
-    def add(self, rows: Sequence[int], outputs: Sequence[NDArray[Any]]) -> None:
-        """Count one sample.
-
-        Raises:
-            CalibrationError: a label is outside the classes of the model.
-        """
-        labels = self._labels[list(rows)]
-        lowest, highest = int(labels.min()), int(labels.max())
-        for number, values in enumerate(outputs):
-            scores = np.asarray(values).reshape(len(labels), -1)
-            if highest >= scores.shape[1] or lowest < 0:
-                raise CalibrationError(
-                    f"label {highest if lowest >= 0 else lowest} is no class "
-                    f"of the model, which has {scores.shape[1]}"
-                )
-            self._right[number] += int((scores.argmax(1) == labels).sum())
-        self._samples += len(labels)
-
-    @property
-    def shares(self) -> tuple[int, float, float]:
-        """Return the number of samples, and the share that each model gets right."""
-        number = max(self._samples, 1)
-        return self._samples, self._right[0] / number, self._right[1] / number
+    numbers, lowest, highest = [], int(labels.min()), int(labels.max())
+    for values in outputs:
+        scores = np.asarray(values).reshape(len(labels), -1)
+        if highest >= scores.shape[1] or lowest < 0:
+            raise CalibrationError(
+                f"label {highest if lowest >= 0 else lowest} is no class "
+                f"of the model, which has {scores.shape[1]}"
+            )
+        numbers.append(int((scores.argmax(1) == labels).sum()))
+    return numbers

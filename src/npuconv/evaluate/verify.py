@@ -19,7 +19,7 @@ from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Stats
 from npuconv.evaluate.explicit_conversions import find_faults
-from npuconv.evaluate.labels import Score, check_scores, notes_without_labels, read_labels
+from npuconv.evaluate.labels import check_scores, count_right, notes_without_labels, read_labels
 from npuconv.evaluate.matching import LayerPair
 from npuconv.evaluate.pairs import (
     check_interface,
@@ -91,7 +91,8 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     feeds, assumed = choose_samples((before, after), data, settings, samples, classes)
     feeds = replace(feeds, notes=tuple(notes_without_labels(feeds.notes, labels, path)))
     matches = matching.match(before.proto, after.proto)
-    score = Score(classes) if classes is not None else None
+    right = [0, 0]  # rows that each model classifies rightly
+    batch = len(np.atleast_1d(next(iter(feeds[0].values())))) if classes is not None else 0
     results: list[tuple[Feed, Feed, Feed]] = []  # inputs and outputs, for the vendor's tool
 
     def count_sample(number: int, reference: Feed, result: Feed) -> None:
@@ -99,13 +100,13 @@ def verify(  # noqa: PLR0913 - one keyword per flag
         if tool is not None:
             floats, integers = ({n: v[n] for n in after.outputs} for v in (reference, result))
             results.append((feeds[number], floats, integers))
-        if score is not None:
+        if classes is not None:
             outputs = [values[before.outputs[0]] for values in (reference, result)]
-            batch = len(np.atleast_1d(next(iter(feeds[0].values()))))  # rows of the source
             for values in outputs:
                 check_scores(before.outputs[0], values, batch)
             row = feeds.indices[number] * batch
-            score.add(range(row, row + batch), outputs)
+            numbers = count_right(classes[row : row + batch], outputs)
+            right[:] = map(sum, zip(right, numbers, strict=True))
         progress("comparing", number + 1, len(feeds))
 
     scales, models = matching.scales(after.proto, after.name), (before.proto, after.proto)
@@ -149,13 +150,11 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()
     sqnr = -math.inf if measured.total.sqnr_db is None else measured.total.sqnr_db
     labelled = None
-    if score is not None:
-        number, float_share, int8_share = score.shares
+    if classes is not None:
+        number = len(feeds) * batch
+        shares = [round(rows / max(number, 1), 4) for rows in right]
         labelled = schema.Labelled(
-            output=before.outputs[0],
-            samples=number,
-            float_top1=round(float_share, 4),
-            int8_top1=round(int8_share, 4),
+            output=before.outputs[0], samples=number, float_top1=shares[0], int8_top1=shares[1]
         )
     return schema.VerifyReport(
         tool=Tool(version=__version__),
