@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -193,28 +193,19 @@ def verdict_style(report: Report) -> str:
     return "yellow" if report.is_doubtful else "green"
 
 
-class PassRewrites(NamedTuple):
-    """Changes that one pass made."""
-
-    name: str
-    rewrites: tuple[Rewrite, ...]
-
-    @property
-    def difference(self) -> str:
-        """The largest difference that was measured, and how many changes were not measured."""
-        differences = [rewrite.max_abs_difference for rewrite in self.rewrites]
-        measured = [value for value in differences if value is not None]
-        if not measured:
-            return "not measured"
-        text = "0 (exact)" if max(measured) == 0 else f"{max(measured):.2g}"
-        missing = len(differences) - len(measured)
-        return f"{text} ({missing} not measured)" if missing else text
+def difference(rewrites: Sequence[Rewrite]) -> str:
+    """Return the largest difference that was measured, and how many changes were not measured."""
+    measured = [r.max_abs_difference for r in rewrites if r.max_abs_difference is not None]
+    if not measured:
+        return "not measured"
+    text = "0 (exact)" if max(measured) == 0 else f"{max(measured):.2g}"
+    missing = len(rewrites) - len(measured)
+    return f"{text} ({missing} not measured)" if missing else text
 
 
-def alike(rewrites: Iterable[Rewrite]) -> tuple[PassRewrites, ...]:
+def alike(rewrites: Iterable[Rewrite]) -> list[tuple[Rewrite, ...]]:
     """Return the changes grouped by pass and text, in order."""
-    groups = group_by(rewrites, lambda r: (r.pass_name, r.before, r.after, r.note))
-    return tuple(PassRewrites(name, members) for (name, *_), members in groups.items())
+    return [*group_by(rewrites, lambda r: (r.pass_name, r.before, r.after, r.note)).values()]
 
 
 class PlanGroup(NamedTuple):

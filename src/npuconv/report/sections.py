@@ -154,8 +154,7 @@ def passes(report: Report) -> Table:
     by_pass = groups.group_by(report.rewrites, lambda rewrite: rewrite.pass_name)
     for name, rewrites in by_pass.items():
         references = ", ".join(words.unique(rewrite.reference for rewrite in rewrites)) or "-"
-        difference = groups.PassRewrites(name, rewrites).difference
-        rows.append((name, str(len(rewrites)), difference, references))
+        rows.append((name, str(len(rewrites)), groups.difference(rewrites), references))
     return Table(head, rows, (1,))
 
 
