@@ -188,30 +188,14 @@ def _write_part(
     part: ModelPart,
     types: Mapping[str, onnx.TypeProto.Tensor],
 ) -> schema.PartEntry:
-    name = f"{number:03}_{part.side}.onnx"
-    proto = _part_model(opened, part, types)
-    files.check_writable(folder / name)
-    save.save(proto, folder / name)
-    return schema.PartEntry(
-        side=part.side,
-        file=name,
-        sha256=hashlib.sha256(save.to_bytes(proto)).hexdigest(),
-        nodes=len(part.nodes),
-        inputs=part.inputs,
-        outputs=part.outputs,
-    )
-
-
-def _part_model(
-    opened: Opened, part: ModelPart, types: Mapping[str, onnx.TypeProto.Tensor]
-) -> onnx.ModelProto:
-    """Return the nodes of a part as a model.
+    """Write the nodes of a part as a model.
 
     Raises:
         ModelError: the type of an input or output of the part is unknown.
     """
     proto = opened.proto
-    unknown = [name for name in (*part.inputs, *part.outputs) if name not in types]
+    kinds = {name: onnx.TypeProto(tensor_type=kind) for name, kind in types.items()}
+    unknown = [name for name in (*part.inputs, *part.outputs) if name not in kinds]
     if unknown:
         raise ModelError(
             f"{opened.name}: nothing tells the type of {unknown[0]!r}, where it would be cut",
@@ -222,8 +206,8 @@ def _part_model(
     graph = helper.make_graph(
         nodes,
         f"{proto.graph.name or 'model'}/{part.side}",
-        [_info(name, types[name]) for name in part.inputs],
-        [_info(name, types[name]) for name in part.outputs],
+        [helper.make_value_info(name, kinds[name]) for name in part.inputs],
+        [helper.make_value_info(name, kinds[name]) for name in part.outputs],
         [tensor for tensor in proto.graph.initializer if tensor.name in names],
     )
     model = helper.make_model(
@@ -238,13 +222,17 @@ def _part_model(
     places = executor.random_places(proto.graph, set(part.nodes))
     sums = noted.get(int32_sums.KEY, "")
     save.add_metadata(model, {int32_sums.KEY: sums, executor.RANDOM_PLACES: places})
-    return model
-
-
-def _info(name: str, kind: onnx.TypeProto.Tensor) -> onnx.ValueInfoProto:
-    info = onnx.ValueInfoProto(name=name)
-    info.type.tensor_type.CopyFrom(kind)
-    return info
+    file = folder / f"{number:03}_{part.side}.onnx"
+    files.check_writable(file)
+    save.save(model, file)
+    return schema.PartEntry(
+        side=part.side,
+        file=file.name,
+        sha256=hashlib.sha256(save.to_bytes(model)).hexdigest(),
+        nodes=len(part.nodes),
+        inputs=part.inputs,
+        outputs=part.outputs,
+    )
 
 
 def _crossing_tensors(
