@@ -239,7 +239,12 @@ class Comparison:
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
             number, feed = item
-            return self._run(feed, number, with_layers=number in with_layers)
+            names = int8_names = _unique((*self._outputs, *self._inner_names))
+            if number in with_layers:
+                names = _unique((*names, *self._layer_names))
+                int8_names = _unique((*int8_names, *self._int8_layer_names))
+            reference = self._float_session.run(feed, names, number)
+            return reference, self._int8_session.run(self.quantized(feed), int8_names, number)
 
         for number, (floats, stored) in enumerate(in_order(run, enumerate(samples))):
             reference, result = self._centre(floats), self.dequantized(stored)
@@ -254,16 +259,6 @@ class Comparison:
                 measured.total.include(stats)
         measured.refusal = refusal()
         return measured
-
-    def _run(
-        self, feed: Feed, number: int, *, with_layers: bool
-    ) -> tuple[dict[str, Array], dict[str, Array]]:
-        names = int8_names = _unique((*self._outputs, *self._inner_names))
-        if with_layers:
-            names = _unique((*names, *self._layer_names))
-            int8_names = _unique((*int8_names, *self._int8_layer_names))
-        reference = self._float_session.run(feed, names, number)
-        return reference, self._int8_session.run(self.quantized(feed), int8_names, number)
 
     def quantized(self, feed: Feed) -> Feed:
         """Return a sample as the int8 model takes it."""
