@@ -35,6 +35,8 @@ from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.records import dataclass, replace
 
 Array = NDArray[Any]
+# Weights that float32 adds up exactly in any order, and first and last input channel; (): all.
+_Summand = tuple[Array, tuple[int, ...]]
 REQUANTIZE_KEY = "npuconv.requantize"  # key in the model's metadata; ``emit`` writes it
 MAX_EXACT = 2**24  # float32 holds every integer up to this
 _BYTES = (TensorProto.INT8, TensorProto.UINT8)
@@ -97,7 +99,7 @@ class _Simulation:
         self.nodes: list[onnx.NodeProto] = []
         self.added: list[onnx.TensorProto] = []
         self._model, self._names = model, set(all_names(model.graph))
-        self._links = Links(model.graph)
+        self.links = Links(model.graph)
         imports = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
         self.opset = max(imports, default=1)
         metadata = {entry.key: entry.value for entry in model.metadata_props}
@@ -105,15 +107,10 @@ class _Simulation:
 
     def constant(self, name: str) -> Array | None:
         """Return the value of an initializer or of a Constant node; None for any other tensor."""
-        node = self._links.producers.get(name)
+        node = self.links.producers.get(name)
         if node is not None and node.op_type == "Constant" and node.attribute[0].name == "value":
             return numpy_helper.to_array(node.attribute[0].t)
-        return self._links.constant(name)
-
-    def is_positive(self, name: str) -> bool:
-        """Return whether a Relu makes a tensor."""
-        node = self._links.producers.get(name)
-        return node is not None and node.op_type == "Relu"
+        return self.links.constant(name)
 
     @cached_property
     def _types(self) -> dict[str, onnx.TypeProto.Tensor]:
@@ -308,7 +305,8 @@ def _accumulate(graph: _Simulation, layer: IntegerConv, x: str) -> str:
     zeros = layer.w_zero.astype(np.int64).reshape(-1, *[1] * (layer.axes + 1))
     weight = layer.weight.astype(np.int64) - zeros
     limits, x_zero = np.iinfo(layer.x_zero.dtype), int(layer.x_zero.item())
-    low = 0 if graph.is_positive(layer.source) else limits.min
+    producer = graph.links.producers.get(layer.source)
+    low = 0 if producer is not None and producer.op_type == "Relu" else limits.min
     # Padding is 0.
     parts = _exact_parts(layer, weight, min(low - x_zero, 0), max(limits.max - x_zero, 0))
     if not parts:
@@ -323,26 +321,18 @@ def _accumulate(graph: _Simulation, layer: IntegerConv, x: str) -> str:
             return total
         return graph.step("Cast", [total], f"{stem}/int64", to=TensorProto.INT64)
     total = graph.add(f"{stem}/bias", layer.offsets.astype(np.int32).reshape(_column(layer)))
-    for part in parts:
+    for part, channels in parts:
         source = x
-        if len(parts) > 1 and part.channels is not None:
-            numbers = [np.asarray([n], np.int64) for n in (*part.channels, 1)]
+        if len(parts) > 1 and channels:
+            numbers = [np.asarray([n], np.int64) for n in (*channels, 1)]
             bounds = [graph.add(f"{stem}/channel", number) for number in numbers]
             source = graph.step("Slice", [x, *bounds], f"{stem}/source")
-        values = graph.add(f"{stem}/weight", part.weight.astype(np.float32))
+        values = graph.add(f"{stem}/weight", part.astype(np.float32))
         products = graph.step("Conv", [source, values], f"{stem}/part", **attributes)
         integers = graph.step("Cast", [products], f"{stem}/int32", to=TensorProto.INT32)
         total = graph.step("Add", [integers, total], f"{stem}/sum")
     to = TensorProto.FLOAT if graph.rescaling.kind == "float" else TensorProto.INT64
     return graph.step("Cast", [total], f"{stem}/accumulator", to=to)
-
-
-@dataclass(frozen=True)
-class _Summand:
-    """Products of a convolution that float32 adds up exactly in any order."""
-
-    weight: Array
-    channels: tuple[int, int] | None = None  # first and last input channel; None: all
 
 
 def _exact_parts(layer: IntegerConv, weight: Array, low: int, high: int) -> list[_Summand]:
@@ -365,13 +355,13 @@ def _exact_parts(layer: IntegerConv, weight: Array, low: int, high: int) -> list
         return []
     is_dense = layer.group == 1
     if is_dense and (ranges := _ranges(up.sum(spatial), down.sum(spatial))):
-        return [_Summand(weight[:, start:stop], (start, stop)) for start, stop in ranges]
-    summands = []
+        return [(weight[:, start:stop], (start, stop)) for start, stop in ranges]
+    summands: list[_Summand] = []
     rows = weight.reshape(len(weight), -1)
     for start, stop in _ranges(up.reshape(rows.shape), down.reshape(rows.shape)):
         masked = np.zeros_like(rows)
         masked[:, start:stop] = rows[:, start:stop]
-        summands.append(_Summand(masked.reshape(weight.shape)))
+        summands.append((masked.reshape(weight.shape), ()))
     return summands
 
 
