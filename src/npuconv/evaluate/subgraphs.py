@@ -63,12 +63,16 @@ def cut(model: onnx.ModelProto, target: Target) -> list[ModelPart]:
     for number, side in enumerate(sides):
         piece = sets.find(number) if side == "device" else -1
         groups.setdefault((levels[number], piece), []).append(number)
-    readers = _readers(model.graph)
-    parts = [
-        _part(model.graph, sides[nodes[0]], nodes, readers) for _, nodes in sorted(groups.items())
-    ]
-    constants = {t.name for t in model.graph.initializer}
-    outputs = tuple(o.name for o in model.graph.output if o.name in constants)
+    graph, readers, parts = model.graph, _readers(model.graph), list[ModelPart]()
+    constants, exported = {t.name for t in graph.initializer}, {o.name for o in graph.output}
+    for _, nodes in sorted(groups.items()):
+        results = [name for k in nodes for name in graph.node[k].output if name]
+        read = dict.fromkeys(name for k in nodes for name in reads(graph.node[k]))
+        inputs = tuple(name for name in read if name not in constants.union(results))
+        others = {name for name in results if readers.get(name, set()) - set(nodes)}
+        outputs = tuple(name for name in results if name in exported | others)
+        parts.append(ModelPart(sides[nodes[0]], tuple(nodes), inputs, outputs))
+    outputs = tuple(o.name for o in graph.output if o.name in constants)
     return parts + ([ModelPart("host", (), (), outputs)] if outputs else [])
 
 
@@ -204,22 +208,6 @@ def _levels(graph: onnx.GraphProto, sides: Sequence[Side]) -> list[int]:
         steps = (levels[k] + (sides[k] != sides[number]) for k in before)
         levels.append(max((least, *steps)))
     return levels
-
-
-def _part(
-    graph: onnx.GraphProto, side: Side, nodes: Sequence[int], readers: Mapping[str, set[int]]
-) -> ModelPart:
-    outputs = [name for k in nodes for name in graph.node[k].output if name]
-    local = {*outputs, *(t.name for t in graph.initializer)}
-    read = dict.fromkeys(name for k in nodes for name in reads(graph.node[k]))
-    exported = {o.name for o in graph.output}
-    exported |= {name for name in outputs if readers.get(name, set()) - set(nodes)}
-    return ModelPart(
-        side,
-        tuple(nodes),
-        tuple(name for name in read if name not in local),
-        tuple(name for name in outputs if name in exported),
-    )
 
 
 def _readers(graph: onnx.GraphProto) -> dict[str, set[int]]:
