@@ -51,7 +51,12 @@ class Every(Record):
 
 
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-2, 10), st.floats(), st.sampled_from(("a", "b", "1", ""))
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 10),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(("a", "b", "1", "")),
 )
 INNER = st.fixed_dictionaries({"size": SCALARS}, optional={"if": SCALARS, "label": SCALARS})
 VALUES = SCALARS | INNER | st.lists(SCALARS | INNER, max_size=3)
@@ -109,6 +114,14 @@ def test_the_schema_is_that_of_pydantic():
         "default": "", "maxLength": 3, "title": "If", "type": "string",
     }  # fmt: skip
     assert schema["additionalProperties"] is False
+
+
+def test_a_whole_number_beyond_all_floats():
+    """It is a fault, not an overflow."""
+    with pytest.raises(ValueError, match="share"):
+        Every.model_validate({"share": 10**400})
+    with pytest.raises(ValueError):
+        read_json(float, "9" * 400)
 
 
 @pytest.mark.parametrize("text", ["[1", "[{}]", '[{"size": "1"}]', "[" * 10**5, "3"])

@@ -13,13 +13,12 @@ import onnx
 from npuconv import limits
 from npuconv.config import Options, make_options
 from npuconv.data import Source
-from npuconv.data.calibration_data import load_float, open_calibration
+from npuconv.data.calibration_data import explained, load_float, open_calibration
 from npuconv.emit.formats import with_target_defaults
 from npuconv.emit.write_model import form_findings
-from npuconv.errors import NpuconvError, naming_model
+from npuconv.errors import naming_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.model import save
 from npuconv.quantize.calibrate import try_sample
 from npuconv.records import replace
 from npuconv.report.builder import notices
@@ -87,18 +86,14 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
     Returns:
         The assumed inputs, and the options that only a conversion can judge.
     """
-    proto = save.to_proto(legal.model)
     if not legal.options.calibrates:
         with clock.measured("load in onnxruntime"):
-            load_float(legal.model, proto)
+            load_float(legal)
         return NO_RESULTS
-    try:
+    with explained(legal):
         with clock.measured("calibration data"):
-            data = open_calibration(legal, proto, calibration)
+            data = open_calibration(legal, calibration)
         with clock.measured("first sample"):  # this loads the model, with all observed tensors
-            try_sample(legal, proto, data.samples)
-    except NpuconvError:
-        load_float(legal.model, proto)  # a conversion begins with that
-        raise
+            try_sample(legal, data.samples)
     not_judged = notices.not_judged(legal, data.samples)
     return RunResults(data.row if legal.plan.convolutions else None, not_judged=not_judged)

@@ -14,7 +14,7 @@ from npuconv import executor, limits
 from npuconv.config import Options, make_options
 from npuconv.conversion import Conversion, refusal
 from npuconv.data import Source
-from npuconv.data.calibration_data import load_float, open_calibration
+from npuconv.data.calibration_data import explained, load_float, open_calibration
 from npuconv.data.workers import one_thread_each
 from npuconv.emit.formats import with_target_defaults
 from npuconv.emit.write_model import emit_model, form_findings
@@ -90,15 +90,14 @@ def convert_with(
 def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> WrittenModel:
     """Choose integers for tensors and weights, write them, and compare with the float model."""
     legal = legal.with_whole_layers()  # quantize splits the layers, after their weights
-    with clock.measured("calibration data"):
-        float_model = legal.proto
-        load_float(legal.model, float_model)  # raises if onnxruntime does not load the model
-        data = open_calibration(legal, float_model, calibration)
-        if data.builtin is not None:
-            clock.announce(f"assumed: {data.builtin.sentence}", len(data.samples))
     # BLAS with several threads gives other last digits.
     with executor.one_arena(), one_thread_each():
-        quantization = quantize(legal, data, clock)
+        with explained(legal):
+            with clock.measured("calibration data"):
+                data = open_calibration(legal, calibration)
+            if data.builtin is not None:
+                clock.announce(f"assumed: {data.builtin.sentence}", len(data.samples))
+            quantization = quantize(legal, data, clock)
         with clock.measured("quantize"):
             split = quantization.parts  # the graph whose layers are split
             state = split.state
@@ -112,7 +111,7 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
 
 def _write_floats(legal: LegalModel, calibration: Source, clock: Timings) -> WrittenModel:
     """Write a form whose activations stay float: no sample is needed."""
-    load_float(legal.model, legal.proto)  # raises if onnxruntime does not load the model
+    load_float(legal)  # raises if onnxruntime does not load the model
     with clock.measured("quantize"):
         convolutions, per_tensor = legal.plan.convolutions, legal.is_per_tensor
         weights, _notes = import_weights(legal.model, convolutions, {}, per_tensor=per_tensor)

@@ -238,8 +238,8 @@ def keys_of(item: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 
 def types_of(kind: type[Record]) -> dict[str, Any]:
-    """Return the types of fields by key."""
-    return {key: value_type for key, (_, value_type) in _layout(kind).items()}
+    """Return the types of fields by their first key."""
+    return {keys[0]: _layout(kind)[keys[0]][1] for keys in map(keys_of, fields(kind))}  # type: ignore[arg-type]
 
 
 @_once
@@ -258,7 +258,7 @@ def _read(kind: Any, value: Any) -> Any:
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any or (kind in _PLAIN and type(value) is kind):
         return value
-    if kind is float and type(value) in (int, float):
+    if kind is float and (type(value) is float or (type(value) is int and abs(value) < 2**53)):
         return float(value)
     if isinstance(kind, type) and issubclass(kind, Record):
         return value if isinstance(value, kind) else _read_record(kind, value)

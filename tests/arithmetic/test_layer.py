@@ -17,6 +17,7 @@ from npuconv.arithmetic.layer import (
     RoundedWeights,
     bias_scales,
     encode_layer,
+    fits_accumulator,
     folded,
     per_weight,
     quantize_bias,
@@ -318,3 +319,24 @@ def test_refuses_what_is_not_finite() -> None:
         quantize_layer([[1.0]], [np.inf], 1.0)
     with pytest.raises(ModelError, match="too large"):
         quantize_bias([3e38], 1e-37, [1.0])
+
+
+@given(SEEDS, st.booleans())
+def test_a_layer_that_fits_the_accumulator_is_not_raised(seed: int, per_tensor: bool) -> None:
+    """Whatever the scales, biases and zeros; an everyday layer is known to fit."""
+    rng = np.random.default_rng(seed)
+    rows, length = int(rng.integers(1, 4)), int(rng.choice((1, 9, 5000, 30_000)))
+    source, result = encoding(rng, 1, -6, -3, False, True), encoding(rng, rows, -1, 2, False, True)
+    low, high = rng.choice((-36, -12, -3)), rng.choice((-2, 3, 12))
+    weight = rng.integers(-127, 128, (rows, length, 1, 1)).astype(np.int8)
+    weight[rng.random(rows) < 0.2] = 0
+    scales = (10.0 ** rng.uniform(low, high, rows)).astype(np.float32)
+    bias = (rng.choice((-1, 0, 1), rows) * 10.0 ** rng.uniform(low, high, rows)).astype(np.float32)
+    scales[:] = scales[0] if per_tensor else scales
+    rounded = RoundedWeights(weight, scales, bias)
+    if fits_accumulator(rounded, source, result, per_tensor=per_tensor):
+        layer = encode_layer(weight, bias, source, result, rounded=rounded, per_tensor=per_tensor)
+        assert layer.raised == ()
+    ones, steps = np.ones((2, 9, 1, 1), np.int8), np.full(2, 0.1, np.float32)
+    usual = RoundedWeights(ones, steps, np.asarray([1, -2], np.float32))
+    assert fits_accumulator(usual, Encoding.plain(0.1), Encoding.plain(0.5))

@@ -11,7 +11,7 @@ from npuconv.data import open_samples
 from npuconv.data.model_inputs import sample_inputs
 from npuconv.data.normalization_mismatch import find_mismatch
 from npuconv.model import save
-from npuconv.rules.context import NormalizationMismatch
+from npuconv.rules.context import Violation
 from support.asserts import read
 from support.builders import Net
 
@@ -19,7 +19,7 @@ PIXELS = np.linspace(0, 255, 4 * 3 * 16 * 16, dtype=np.float32).reshape(4, 3, 16
 NO_STATISTICS: dict[str, Statistics] = {}
 
 
-def mismatch(net: Net, array: np.ndarray) -> NormalizationMismatch | None:
+def mismatch(net: Net, array: np.ndarray) -> Violation | None:
     model = read(net.model())
     inputs, _ = sample_inputs(model, save.to_proto(model), None)
     samples = open_samples({"x": array}, inputs, Preprocess())
@@ -47,7 +47,7 @@ def test_what_may_stand_before_the_first_convolution(build):
     found = mismatch(with_mean_pixel(build()), PIXELS / 255)
     assert found is not None
     assert (found.value, found.limit.split(" or ")[0]) == ("0..1", "0..255")
-    assert "--preprocess raw" in found.claim
+    assert "--preprocess raw" in found.values["claim"]
     assert mismatch(with_mean_pixel(build()), PIXELS) is None
 
 

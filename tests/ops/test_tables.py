@@ -17,7 +17,6 @@ from npuconv.ops.tables import (
     LENGTH,
     SOURCE,
     TableStep,
-    chain,
     evaluate,
     table,
 )
@@ -68,7 +67,7 @@ def in_float(op: str, attrs: dict[str, Any], x: np.ndarray) -> np.ndarray:
 def test_entries_are_float_rounded_once(op, attrs, zeros):
     """Exact, except where float32 itself cannot tell which side of a half it is on."""
     x_at, y_at = TensorScale(0.043, zeros[0]), TensorScale(0.0215, zeros[1])
-    entries = table(chain([(op, attrs)]), x_at, y_at)
+    entries = table([TableStep(op, attributes=attrs)], x_at, y_at)
     x = (EVERY.astype(np.float32) - x_at.zero) * np.float32(x_at.scale)
     steps = in_float(op, attrs, x).astype(np.float64) / np.float32(y_at.scale)
     steps = np.clip(np.nan_to_num(steps, posinf=1e6, neginf=-1e6), -1e6, 1e6)
@@ -90,12 +89,12 @@ def test_a_chain_is_rounded_once():
     """HardSwish spelled out, as a chain that never leaves float."""
     x_at, y_at = TensorScale(0.06, 3), TensorScale(0.04, -100)
     x = (EVERY.astype(np.float64) - 3) * np.float32(0.06)
-    both = table(chain([("Tanh", {}), ("Exp", {})]), x_at, y_at)
+    both = table([TableStep("Tanh", output="t"), TableStep("Exp", ("t",))], x_at, y_at)
     wanted = np.rint(np.exp(np.tanh(x)) / np.float32(0.04)) - 100
     np.testing.assert_array_equal(both, np.clip(wanted, -128, 127))
     one, two = (
-        table(chain([("Tanh", {})]), x_at, TensorScale(0.1)),
-        table(chain([("Exp", {})]), x_at, y_at),
+        table([TableStep("Tanh")], x_at, TensorScale(0.1)),
+        table([TableStep("Exp")], x_at, y_at),
     )
     one_after_the_other = two[one[EVERY.astype(int) + 128].astype(int) + 128]
     assert (one_after_the_other != both).any()
@@ -104,8 +103,8 @@ def test_a_chain_is_rounded_once():
 def test_what_is_no_number_is_zero_and_what_is_infinite_saturates():
     at = TensorScale(0.1, 9)
     roots, inverses = (
-        table(chain([("Sqrt", {})]), at, at),
-        table(chain([("Reciprocal", {})]), at, at),
+        table([TableStep("Sqrt")], at, at),
+        table([TableStep("Reciprocal")], at, at),
     )
     assert (roots[: 128 + 9] == 9).all()
     assert inverses[128 + 9] == 127
@@ -114,7 +113,7 @@ def test_what_is_no_number_is_zero_and_what_is_infinite_saturates():
 def test_an_operator_of_several_values_is_refused():
     at = TensorScale(1.0)
     with pytest.raises(ModelError, match="Softmax is not"):
-        table(chain([("Softmax", {})]), at, at)
+        table([TableStep("Softmax")], at, at)
 
 
 def test_steps_read_what_earlier_ones_make():
@@ -127,7 +126,7 @@ def test_steps_read_what_earlier_ones_make():
     ]
     x = np.linspace(-5, 5, 101)
     np.testing.assert_allclose(
-        evaluate(steps, x), evaluate(chain([("HardSwish", {})]), x), atol=1e-12
+        evaluate(steps, x), evaluate([TableStep("HardSwish")], x), atol=1e-12
     )
 
 

@@ -38,7 +38,7 @@ def found(graph: LegalModel, values: np.ndarray | None, **steps: object) -> Cali
     source = None if values is None else {"x": values}
     inputs, _ = sample_inputs(graph.model, proto, source)
     samples = open_samples(source, inputs, Preprocess())
-    return calibrate(graph, proto, samples, steps.get("step", lambda *_: None))
+    return calibrate(graph, samples, steps.get("step", lambda *_: None))
 
 
 @pytest.mark.parametrize("sides", [(4, 4), ("h", "w")])
@@ -50,9 +50,9 @@ def test_the_first_sample_is_tried(sides):
     values[1] = -1
     inputs, _ = sample_inputs(graph.model, graph.proto, {"x": values})
     samples = open_samples({"x": values}, inputs, Preprocess())
-    calibration.try_sample(graph, graph.proto, samples)
+    calibration.try_sample(graph, samples)
     with pytest.raises(CalibrationError, match="not finite"):
-        calibration.try_sample(graph, graph.proto, samples[1:])
+        calibration.try_sample(graph, samples[1:])
 
 
 def test_ends_of_groups_are_watched():
@@ -122,14 +122,14 @@ def test_samples_that_are_refused():
     values = np.ones((5, 3, 8, 8), np.float32)
     inputs, _ = sample_inputs(graph.model, graph.proto, {"x": values})
     every = open_samples({"x": values}, inputs, Preprocess())
-    assert calibration.without_refused(graph, graph.proto, every) is every
+    assert calibration.without_refused(graph, every) is every
     values[[1, 4]] *= -1
-    taken = calibration.without_refused(graph, graph.proto, every)
+    taken = calibration.without_refused(graph, every)
     assert taken.indices == (0, 2, 3)
     assert taken.notes[-1].startswith("2 of 5 built-in samples are left out")
     values[:] = -1
     with pytest.raises(CalibrationError, match="sample 0"):
-        calibration.without_refused(graph, graph.proto, every)
+        calibration.without_refused(graph, every)
 
 
 _KEEP = np.tril(np.ones((8, 8), bool))

@@ -29,7 +29,7 @@ X = (1, 3, 16, 16)
 
 def with_pads(graph: LegalModel, x: np.ndarray = UNIT) -> LegalModel:
     """The graph with the pads of the host, by calibration on these values."""
-    calibration = calibrate(graph, graph.proto, [{"x": one[None]} for one in x], lambda *_: None)
+    calibration = calibrate(graph, [{"x": one[None]} for one in x], lambda *_: None)
     return prepare_host(graph, calibration)[0]
 
 

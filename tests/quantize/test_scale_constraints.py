@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.ops.tables import TableStep, chain
+from npuconv.ops.tables import TableStep
 from npuconv.partition.placement import make_plan
 from npuconv.quantize.scale_constraints import (
     ConstraintBuilder,
@@ -171,10 +171,10 @@ def found(built: Net) -> Functions:
 
 def test_a_range_ends_where_the_function_does():
     """HardSwish is 0 below -3 and grows above; a Sigmoid is flat on both sides."""
-    low, high = within_tables([chain([("HardSwish", {})])], -20, 8)
+    low, high = within_tables([[TableStep("HardSwish")]], -20, 8)
     assert low == pytest.approx(-3, abs=0.03)
     assert high == 8
-    low, high = within_tables([chain([("Sigmoid", {})])], -40, 40)
+    low, high = within_tables([[TableStep("Sigmoid")]], -40, 40)
     assert -9 < low < -6
     assert high == pytest.approx(-low, abs=0.1)
 
@@ -182,20 +182,20 @@ def test_a_range_ends_where_the_function_does():
 def test_what_is_cut_off_is_less_than_a_step():
     """The function outside of the range is that of its end, to a quarter of a step."""
     values = np.linspace(-20, 8, 1000)
-    low, high = within_tables([chain([("Sigmoid", {})])], -20, 8)
+    low, high = within_tables([[TableStep("Sigmoid")]], -20, 8)
     exact = 1 / (1 + np.exp(-values))
     cut = 1 / (1 + np.exp(-np.clip(values, low, high)))
     assert np.abs(exact - cut).max() <= 1 / 255 / 4
 
 
 def test_the_widest_of_several_functions_counts():
-    both = [chain([("HardSwish", {})]), chain([("LeakyRelu", {"alpha": 0.1})])]
+    both = [[TableStep("HardSwish")], [TableStep("LeakyRelu", attributes={"alpha": 0.1})]]
     assert within_tables(both, -20, 8) == pytest.approx((-20, 8), abs=0.2)
 
 
 def test_a_function_without_slope_or_with_infinities_cuts_nothing():
     assert within_tables([[TableStep("Mul", ("", 0.0))]], -1, 2) == (-1, 2)
-    assert within_tables([chain([("Reciprocal", {})])], -1, 1) == (-1, 1)
+    assert within_tables([[TableStep("Reciprocal")]], -1, 1) == (-1, 1)
 
 
 def test_functions_of_a_tensor():

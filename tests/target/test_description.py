@@ -200,3 +200,10 @@ def test_operator_table():
 def test_container_is_the_older_key_of_format(container: str, form: str | None) -> None:
     """Files of users have it."""
     assert chip(also={"container": container}).format == form
+
+
+def test_both_keys_of_format():
+    """The older key is no suggestion for itself."""
+    with pytest.raises(TargetError, match="container: unknown key") as caught:
+        chip(also={"container": "onnx", "format": "tflite"})
+    assert caught.value.hint == ""

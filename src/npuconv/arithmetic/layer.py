@@ -136,6 +136,23 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
     return EncodedLayer(first.weight, scales_out, np.asarray(total, np.int32), first.raised)
 
 
+def fits_accumulator(
+    rounded: RoundedWeights, source: Encoding, result: Encoding, *, per_tensor: bool = False
+) -> bool:
+    """Return whether ``encode_layer`` raises no scale, judged by the largest sum of any weights.
+
+    False where only the weights themselves decide, as of a channel of zeros with a bias.
+    """
+    load = int(128 + np.abs(source.zeros).max()) * 127 * rounded.weight[0].size
+    gain = float(result.nominal) / result.scales.astype(np.float64) if per_tensor else np.ones(1)
+    bias = _bias(len(rounded.weight), rounded.bias, result, gain)
+    steps = rounded.scales.astype(np.float64) * float(source.nominal)
+    smallest = SMALLEST_SCALE if bias is None else np.abs(bias) / (2**31 - 1 - 2**30)
+    is_used = rounded.weight.any(axis=tuple(range(1, rounded.weight.ndim)))
+    fits = steps > np.maximum(smallest, SMALLEST_SCALE) * _MARGIN
+    return load <= 2**30 and bool((fits & (is_used | (bias == 0))).all())
+
+
 def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) -> Doubles | None:
     """Return the bias with the zero point of the output, times gain."""
     offsets = result.scales.astype(np.float64) * (result.zeros - result.nominal_zero)

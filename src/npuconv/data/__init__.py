@@ -59,12 +59,9 @@ def open_samples(
         try:
             samples = _open_path(Path(source), inputs, preprocess, limit)
             # A report names no folders; for images it also states the preparation.
-            parts = (
-                Path(source).name or Path(source).resolve().name,
-                samples.part,
-                samples.prepared,
-            )
-            return replace(samples, description=", ".join(filter(None, parts)))
+            name = Path(source).name or Path(source).resolve().name
+            parts = filter(None, (name, samples.part, samples.prepared))
+            return replace(samples, description=", ".join(parts))
         except (OSError, ValueError) as error:  # a name too long, or with a zero in it
             cause = getattr(error, "strerror", None) or str(error)
             raise CalibrationError(f"{str(source)[:MAX_SHOWN]}: {cause}") from None

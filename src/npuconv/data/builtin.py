@@ -109,9 +109,7 @@ def choose_builtin(model: Model, keys: Preprocess, specs: Sequence[InputSpec] = 
         return BuiltinData(keys, f"{start}; {text}{end}", _joined(text, caveat), None, kind)
     guess = infer(model, spec)
     order = -1 if keys.color == "bgr" else 1  # options are in the order of the input
-    mean, std = (
-        numbers[::order] for numbers in (guess.normalization.mean, guess.normalization.std)
-    )
+    mean, std = guess.normalization.mean[::order], guess.normalization.std[::order]
     options = keys.model_copy(update={"mean": mean, "std": std, "preset": None})
     unproven = f"accuracy is unproven, the normalization is a guess: {guess.phrase}"
     warning = _joined("" if guess.is_clear else unproven, caveat)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
-
-import onnx
 
 from npuconv import executor
 from npuconv.data import Feed, Samples, Source, open_samples, preparation
 from npuconv.data.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.data.model_inputs import check_types, sample_inputs
 from npuconv.data.samples import HELD_OUT_LEAST, spread
-from npuconv.errors import ModelError, UsageError
+from npuconv.errors import ModelError, NpuconvError, UsageError
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source_scales import is_complete
-from npuconv.model import Model
 from npuconv.records import dataclass, replace
 from npuconv.schemas import quality
 
@@ -74,7 +73,7 @@ class CalibrationData:
         return self.samples.split(min(count, HELD_OUT_MAX))
 
 
-def open_calibration(legal: LegalModel, proto: onnx.ModelProto, source: Source) -> CalibrationData:
+def open_calibration(legal: LegalModel, source: Source) -> CalibrationData:
     """Open the samples.
 
     Raises:
@@ -91,7 +90,7 @@ def open_calibration(legal: LegalModel, proto: onnx.ModelProto, source: Source) 
             hint="leave out --min-sqnr and --max-extra-macs",
         )
     check_types(legal.model)
-    specs, assumed = sample_inputs(legal.model, proto, source)
+    specs, assumed = sample_inputs(legal.model, legal.proto, source)
     if source is None:
         builtin = choose_builtin(legal.model, options.preprocess, specs)
         if is_complete(legal.model, legal.plan):
@@ -113,7 +112,21 @@ def open_calibration(legal: LegalModel, proto: onnx.ModelProto, source: Source) 
     return CalibrationData(samples, assumed, None, record)
 
 
-def load_float(model: Model, proto: onnx.ModelProto) -> None:
+@contextmanager
+def explained(legal: LegalModel) -> Iterator[None]:
+    """Load the float model where anything fails: that onnxruntime refuses it is the better reason.
+
+    Raises:
+        ModelError: onnxruntime does not load it.
+    """
+    try:
+        yield
+    except NpuconvError:
+        load_float(legal)
+        raise
+
+
+def load_float(legal: LegalModel) -> None:
     """Load the float model, which finds operators and types that onnxruntime has no kernel for.
 
     Raises:
@@ -121,8 +134,8 @@ def load_float(model: Model, proto: onnx.ModelProto) -> None:
     """
     try:
         # More threads, or fusing nodes, take longer than loading.
-        executor.Session(proto, threads=1, optimize=False)
+        executor.Session(legal.proto, threads=1, optimize=False)
     except executor.RuntimeRefusedError as error:
-        check_types(model)  # says it better
-        text = f"{model.name}: onnxruntime does not load it: {error}"
+        check_types(legal.model)  # says it better
+        text = f"{legal.model.name}: onnxruntime does not load it: {error}"
         raise ModelError(text, hint=_RUNS_ON) from None

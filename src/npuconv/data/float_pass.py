@@ -5,7 +5,7 @@ The result depends on the samples alone, not on the number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import onnx
 
@@ -16,29 +16,13 @@ from npuconv.data.workers import in_order
 from npuconv.errors import CalibrationError
 
 
-def open_session(
-    model: onnx.ModelProto, tensors: Iterable[str], *, optimize: bool = True
-) -> executor.Session:
-    """Load a float model that returns these tensors besides its outputs.
-
-    Raises:
-        CalibrationError: onnxruntime refuses the model.
-    """
-    inputs = {i.name for i in model.graph.input}
-    observed = executor.with_outputs(model, [name for name in tensors if name not in inputs])
-    try:
-        return executor.Session(observed, threads=1, optimize=optimize)
-    except executor.RuntimeRefusedError as error:
-        raise _refused(error) from None
-
-
 def collect(
     model: onnx.ModelProto,
     tensors: Mapping[str, int | None],
     feeds: Samples | Sequence[Feed],
     *,
     progress: Callable[[], None] = lambda: None,
-    session: executor.Session | None = None,
+    optimize: bool = True,
     further: Collection[str] = (),
     read: Callable[[int, Feed], Callable[[], None]] = lambda _number, _arrays: lambda: None,
 ) -> dict[str, Statistics]:
@@ -52,7 +36,7 @@ def collect(
         tensors: name -> channel axis, None: all channels together. Model inputs included.
         feeds: complete inputs, one dict per sample.
         progress: called after each sample.
-        session: result of ``open_session`` for the same model and tensors; None: load the model.
+        optimize: whether onnxruntime optimizes the model, which takes longer than a single run.
         further: names of tensors that only ``read`` needs.
         read: called on a worker with the number of a sample and its arrays; the function that it
             returns is called in the order of the samples.
@@ -63,11 +47,12 @@ def collect(
     """
     if not tensors and not further:
         return {}
-    loaded = session or open_session(model, dict.fromkeys((*tensors, *further)))
+    inputs = {i.name for i in model.graph.input}
+    names = [name for name in dict.fromkeys((*tensors, *further)) if name not in inputs]
 
     def observe_sample(item: tuple[int, Feed]) -> tuple[dict[str, Observation], Callable[[], None]]:
         number, feed = item
-        arrays = {**feed, **loaded.run(feed, draw=number)}
+        arrays = {**feed, **session.run(feed, draw=number)}
         observations = {
             name: observe(arrays[name], axis, number, len(feeds)) for name, axis in tensors.items()
         }
@@ -75,6 +60,8 @@ def collect(
 
     totals: dict[str, Accumulator] = {}
     try:
+        observed = executor.with_outputs(model, names)
+        session = executor.Session(observed, threads=1, optimize=optimize)
         for number, (sample, add) in enumerate(in_order(observe_sample, enumerate(feeds))):
             for name, observation in sample.items():
                 if not observation.is_finite:
@@ -95,12 +82,8 @@ def collect(
             add()
             progress()
     except executor.RuntimeRefusedError as error:
-        raise _refused(error) from None
+        text = f"the float model does not run on the samples: {error}"
+        raise CalibrationError(text) from None
     if tensors and not totals:
         raise CalibrationError("there are no samples to calibrate on")
     return {name: total.statistics(name, tensors[name]) for name, total in totals.items()}
-
-
-def _refused(error: executor.RuntimeRefusedError) -> CalibrationError:
-    """Return the error for a model or a sample that onnxruntime refuses."""
-    return CalibrationError(f"the float model does not run on the samples: {error}")

@@ -99,20 +99,17 @@ def check_types(model: Model) -> None:
     for tensor in model.graph.inputs:
         _kind(model, tensor)
     for tensor in model.graph.outputs:
-        if isinstance(tensor.dtype, int):
-            raise _without_numbers(model, "output", tensor, "it cannot be compared")
+        _kind(model, tensor, "output", "it cannot be compared")
 
 
-def _kind(model: Model, tensor: Tensor) -> np.dtype[Any]:
+def _kind(
+    model: Model, tensor: Tensor, place: str = "input", so: str = "no samples can be given"
+) -> np.dtype[Any]:
     if isinstance(tensor.dtype, int):
-        raise _without_numbers(model, "input", tensor, "no samples can be given")
+        kind = query.dtype_name(tensor)
+        text = f"{place} {tensor.name!r} is {kind}, which numpy has no type for, so {so}"
+        raise ModelError(f"{model.name}: {text}", hint="export the model in float32")
     return np.dtype(np.float32 if tensor.dtype is None else tensor.dtype)
-
-
-def _without_numbers(model: Model, place: str, tensor: Tensor, so: str) -> ModelError:
-    kind = query.dtype_name(tensor)
-    text = f"{place} {tensor.name!r} is {kind}, which numpy has no type for, so {so}"
-    return ModelError(f"{model.name}: {text}", hint="export the model in float32")
 
 
 def _open_axes(spec: InputSpec) -> list[int]:

@@ -20,7 +20,7 @@ from npuconv.data.pictures import image_layout
 from npuconv.data.samples import InputSpec, Samples, spread
 from npuconv.model import Model, Node, query
 from npuconv.records import dataclass, replace
-from npuconv.rules.context import NormalizationMismatch
+from npuconv.rules.context import Violation
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,10 @@ class ComparedImages(NamedTuple):
 
 def find_mismatch(
     model: Model, samples: Samples, statistics: Mapping[str, Statistics]
-) -> NormalizationMismatch | None:
+) -> Violation | None:
     """Return the difference from the normalization of training; None if there is no sign of it.
+
+    The message may use ``{claim}`` and ``{evidence}``.
 
     Args:
         model: the float model.
@@ -113,7 +115,7 @@ def find_mismatch(
             f"the calibration samples look like {images.normalization.name}, the model as if "
             f"trained on {options}"
         )
-    return NormalizationMismatch(first, claim, reason, value, limit)
+    return Violation({"claim": claim, "evidence": reason}, value, limit, node=first)
 
 
 def _compare_images(model: Model, first: Node, samples: Samples) -> ComparedImages | None:

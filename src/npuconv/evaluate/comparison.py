@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +38,6 @@ from npuconv.quantize.fake_quant import index_outputs, leaves, with_logit_output
 from npuconv.quantize.quantization import Quantization
 from npuconv.records import dataclass, field
 from npuconv.rules import engine
-from npuconv.rules.context import MeasuredError, OutputSqnr
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:
@@ -207,25 +206,12 @@ class Comparison:
         with_outputs = executor.with_outputs if is_large else as_float
         # Several samples run at a time, each on one core.
         observed = executor.with_outputs(float_model, float_names)
-        # One run takes less time than optimizing the model.
-        optimize = self._layer_samples != 1
-        float_session = start_work(
-            partial(executor.Session, observed, threads=1, optimize=optimize)
-        )
-        self._float_model = float_model
+        float_session = start_work(partial(executor.Session, observed, threads=1))
         self._int8_model = None if tflite else int8_model
         self._int8_session = tflite or executor.Session(
             with_outputs(int8_model, int8_names), threads=1
         )
         self._float_session = float_session()
-
-    @cached_property
-    def _outputs_session(self) -> executor.Session:
-        """The float model without the outputs of layers, which is faster."""
-        if not self._layer_samples or store.has_stored(self._float_model):
-            return self._float_session
-        model = executor.with_outputs(self._float_model, self._inner_names)
-        return executor.Session(model, threads=1)
 
     def measure(
         self,
@@ -276,8 +262,7 @@ class Comparison:
         if with_layers:
             names = _unique((*names, *self._layer_names))
             int8_names = _unique((*int8_names, *self._int8_layer_names))
-        session = self._float_session if with_layers else self._outputs_session
-        reference = session.run(feed, names, number)
+        reference = self._float_session.run(feed, names, number)
         return reference, self._int8_session.run(self.quantized(feed), int8_names, number)
 
     def quantized(self, feed: Feed) -> Feed:
@@ -531,13 +516,4 @@ def accuracy_findings(
     """
     if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
         return []
-    is_exact = accuracy.sqnr_db is None and accuracy.cosine is not None
-    rows = tuple(
-        OutputSqnr(row.name, row.sqnr_db, "" if row is output else output.name)
-        for output in accuracy.outputs
-        for row in (output, *output.parts)
-        if row.sqnr_db is not None
-    )
-    number = accuracy.samples - accuracy.uncompared
-    measured = MeasuredError(accuracy.sqnr_db, is_exact, number, rows, broken)
-    return engine.lint(legal.rule_context(measured=measured), stage="measured")
+    return engine.lint(legal.rule_context(accuracy=accuracy, broken=broken), stage="measured")

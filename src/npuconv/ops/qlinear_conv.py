@@ -129,9 +129,8 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
             result, activation = consumers[0].output[0], fused
             draft.fused.add(result)
     source, code, options = pad_and_describe(draft, node, source, layer.weight, activation)
-    output = draft.store(
-        result, CHANNELS_LAST, TensorScales.from_scale(layer.y_scale.item(), y_zero)
-    )
+    quantization = TensorScales.from_scale(layer.y_scale.item(), y_zero)
+    output = draft.store(result, CHANNELS_LAST, quantization)
     constants = _add_constants(draft, node, layer, stored.zero - x_zero, code)
     draft.emit(code, [source, *constants], [output], OPTIONS[code], **options)
 
@@ -152,13 +151,11 @@ def _add_constants(
     w_scales = np.array(np.broadcast_to(layer.w_scale.reshape(-1).astype(np.float32), count))
     with np.errstate(over="ignore"):
         scales = (layer.x_scale.reshape(()) * w_scales).astype(np.float32)
-    weight = draft.add(
-        node.input[3], values.shape, np.int8, values, TensorScales(w_scales, zeros, axis)
-    )
+    by_channel = TensorScales(w_scales, zeros, axis)
+    weight = draft.add(node.input[3], values.shape, np.int8, values, by_channel)
     stem = node.input[8] if len(node.input) > 8 and node.input[8] else f"{node.name}/bias"
-    number = draft.add(
-        stem, bias.shape, np.int32, bias.astype(np.int32), TensorScales(scales, zeros)
-    )
+    sums_scale = TensorScales(scales, zeros)
+    number = draft.add(stem, bias.shape, np.int32, bias.astype(np.int32), sums_scale)
     return weight, number
 
 

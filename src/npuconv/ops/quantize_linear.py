@@ -10,7 +10,7 @@ import onnx
 
 from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import register
-from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, onnx_order
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, View, onnx_order
 from npuconv.tflite.flatbuffer import Array, TensorScales
 from npuconv.tflite.windows import ends_of, pad
 
@@ -79,7 +79,7 @@ def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
         quantization = TensorScales.from_scale(device[0], device[1])
         ratios = (np.float64(device[0]) / scales).astype(np.float32)
         offsets = ((zeros - device[1]) * np.float64(device[0])).astype(np.float32)
-        source = _affine(draft, source, _expand(node, ratios, order), _expand(node, offsets, order))
+        source = _affine(draft, node, View(source, order), ratios, offsets)
     output = draft.store(result, order, quantization)
     draft.emit("QUANTIZE", [source], [output], "QuantizeOptions")
 
@@ -99,14 +99,7 @@ def _dequantize(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("DEQUANTIZE", [source], [plain], "DequantizeOptions")
     ratios = (scales / np.float64(device.scale)).astype(np.float32)
     offsets = ((device.zero - zeros) * scales.astype(np.float64)).astype(np.float32)
-    output = draft.store(result, order)
-    _affine(
-        draft,
-        plain,
-        _expand(node, ratios, order),
-        _expand(node, offsets, order),
-        output,
-    )
+    _affine(draft, node, View(plain, order), ratios, offsets, draft.store(result, order))
 
 
 def _parameters(draft: Draft, node: onnx.NodeProto) -> tuple[Array, Array]:
@@ -118,28 +111,29 @@ def _parameters(draft: Draft, node: onnx.NodeProto) -> tuple[Array, Array]:
     return scale.reshape(-1).astype(np.float32), zero.reshape(-1).astype(np.int64)
 
 
-def _expand(node: onnx.NodeProto, values: Array, order: Order) -> Array:
-    """Return numbers of the channels shaped to meet a stored tensor."""
-    if values.size == 1:
-        return values.reshape(())
-    axis, rank = int(attributes_of(node).get("axis", 1)) % len(order), len(order)
-    place = order.index(axis) if order != onnx_order(rank) else axis
-    return values.reshape([-1 if k == place else 1 for k in range(rank)])
-
-
 def _affine(
-    draft: Draft, source: int, ratios: Array, offsets: Array, output: int | None = None
+    draft: Draft,
+    node: onnx.NodeProto,
+    view: View,
+    ratios: Array,
+    offsets: Array,
+    output: int | None = None,
 ) -> int:
-    """Append a MUL, and an ADD where an offset is not 0; the last of them makes ``output``."""
-    like = draft.graph.tensors[source]
+    """Append a MUL, and an ADD where an offset is not 0; the last of them makes ``output``.
+
+    Ratios and offsets are [1] or [C].
+    """
+    source, order = view
+    like, axis = draft.graph.tensors[source], int(attributes_of(node).get("axis", 1)) % len(order)
+    shape = [-1 if k == axis else 1 for k in order]  # meets the stored tensor
     steps = [("MUL", ratios)] if (ratios != 1).any() else []
     steps += [("ADD", offsets)] if offsets.any() else []
     for place, (code, values) in enumerate(steps or [("MUL", ratios)]):
-        last = place >= len(steps) - 1
-        result = (
-            output if last and output is not None else draft.add(like.name, like.shape, like.dtype)
-        )
-        number = draft.number(f"{like.name}/{code.lower()}", values)
+        result = output if place >= len(steps) - 1 else None
+        if result is None:
+            result = draft.add(like.name, like.shape, like.dtype)
+        wide = values.reshape(() if values.size == 1 else shape)
+        number = draft.number(f"{like.name}/{code.lower()}", wide)
         draft.emit(code, [source, number], [result], f"{code.title()}Options")
         source = result
     return source

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,10 @@ from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, onnx_order
 from npuconv.tflite.flatbuffer import enumerator
 
-_REDUCTIONS = {
+_IN_TFLITE = {
     "ReduceMean": "MEAN", "ReduceSum": "SUM", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN",
     "ReduceProd": "REDUCE_PROD", "ArgMax": "ARG_MAX", "ArgMin": "ARG_MIN",
+    "GlobalAveragePool": "MEAN", "GlobalMaxPool": "REDUCE_MAX",
 }  # fmt: skip
 
 
@@ -85,18 +85,13 @@ def _axes(tape: Tape, visit: Visit) -> set[int]:
     return {int(a) % rank for a in (range(rank) if axes is None else axes)}
 
 
-def _global_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a MEAN or REDUCE_MAX over all axes but the first two."""
-    rank = len(draft.shape(node.input[0]))
-    code = "MEAN" if node.op_type == "GlobalAveragePool" else "REDUCE_MAX"
-    _reduce(draft, node, code, range(2, rank), keep=True)
-
-
-def _reduction_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a reduction over constant axes."""
-    attrs, rank = attributes_of(node), len(draft.shape(node.input[0]))
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a reduction over constant axes; a global pool reduces all but the first two."""
+    attrs, name, rank = attributes_of(node), node.input[0], len(draft.shape(node.input[0]))
     axes: Any = attrs.get("axes")
-    if node.op_type in ("ArgMax", "ArgMin"):
+    if node.op_type.startswith("Global"):
+        axes = range(2, rank)
+    elif node.op_type in ("ArgMax", "ArgMin"):
         axes = [attrs.get("axis", 0)]
         if attrs.get("select_last_index", 0):
             raise ModelError(f"TFLite has no {node.op_type} with select_last_index")
@@ -105,14 +100,7 @@ def _reduction_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
         if axes is None:
             raise ModelError("axes are not constant")
     axes = range(rank) if axes is None else [int(axis) % rank for axis in axes]
-    keep = bool(attrs.get("keepdims", 1))
-    _reduce(draft, node, _REDUCTIONS[node.op_type], axes, keep=keep)
-
-
-def _reduce(
-    draft: Draft, node: onnx.NodeProto, code: str, axes: Sequence[int], *, keep: bool
-) -> None:
-    name, rank = node.input[0], len(draft.shape(node.input[0]))
+    code, keep = _IN_TFLITE[node.op_type], bool(attrs.get("keepdims", 1))
     order = draft.order([name], rank)
     remaining = [axis for axis in order if axis not in axes]
     if not keep and remaining != sorted(remaining):
@@ -139,7 +127,7 @@ register(
     integer_form="QLinearGlobalAveragePool",
     in_tflite=always,
     tflite_kernel=_tflite_kernel,
-    to_tflite=_global_to_tflite,
+    to_tflite=_to_tflite,
 )
 register(
     "ReduceMean",
@@ -149,12 +137,8 @@ register(
     adjoint=_adjoint,
     in_tflite=always,
     tflite_kernel=_tflite_kernel,
-    to_tflite=_reduction_to_tflite,
+    to_tflite=_to_tflite,
 )
-register("ReduceSum", adjoint=_adjoint, to_tflite=_reduction_to_tflite)
-register("ReduceMax", to_tflite=_reduction_to_tflite)
-register("ReduceMin", to_tflite=_reduction_to_tflite)
-register("ReduceProd", to_tflite=_reduction_to_tflite)
-register("ArgMax", to_tflite=_reduction_to_tflite)
-register("ArgMin", to_tflite=_reduction_to_tflite)
-register("GlobalMaxPool", to_tflite=_global_to_tflite)
+register("ReduceSum", adjoint=_adjoint, to_tflite=_to_tflite)
+for name in ("ReduceMax", "ReduceMin", "ReduceProd", "ArgMax", "ArgMin", "GlobalMaxPool"):
+    register(name, to_tflite=_to_tflite)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.rescaling import TensorScale
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
-from npuconv.ops.operator import OPERATORS, Arguments, Attributes, W, register, values_of
+from npuconv.ops.operator import OPERATORS, Arguments, W, register, values_of
 from npuconv.records import dataclass, field
 
 Stored = NDArray[np.int8]
@@ -35,13 +35,6 @@ class TableStep:
     inputs: tuple[str | float, ...] = (SOURCE,)
     output: str = "result"  # name of the result
     attributes: Mapping[str, Any] = field(default_factory=dict)
-
-
-def chain(operators: Sequence[tuple[str, Attributes]]) -> list[TableStep]:
-    """Return the steps of a chain of operators."""
-    names = [SOURCE, *(str(number) for number in range(len(operators)))]
-    links = zip(operators, names, names[1:], strict=False)
-    return [TableStep(op, (read,), result, attributes) for (op, attributes), read, result in links]
 
 
 def evaluate(steps: Sequence[TableStep], values: Doubles) -> Doubles:

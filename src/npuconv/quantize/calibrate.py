@@ -10,7 +10,7 @@ import onnx
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data import Samples
 from npuconv.data.calibration_data import CalibrationData
-from npuconv.data.float_pass import collect, open_session
+from npuconv.data.float_pass import collect
 from npuconv.data.model_inputs import first_convolution
 from npuconv.data.normalization_mismatch import find_mismatch
 from npuconv.errors import CalibrationError
@@ -46,9 +46,7 @@ class Calibration:
         return all(observed.get(item[0]) == item for item in watched(graph).items())
 
 
-def calibrate(
-    graph: LegalModel, proto: onnx.ModelProto, samples: Samples, step: Step
-) -> Calibration:
+def calibrate(graph: LegalModel, samples: Samples, step: Step) -> Calibration:
     """Run the samples through the float model.
 
     ``step`` is called with the number of runs that are done, and the number of all runs.
@@ -56,7 +54,7 @@ def calibrate(
     Raises:
         CalibrationError: samples that cannot be used.
     """
-    proto = _with_floors(graph, proto)
+    proto = _with_floors(graph)
     layers = [w for conv in graph.plan.convolutions if (w := windows_of(conv)) is not None]
     reader, runs = HessianReader(layers, len(samples)), count(1)
 
@@ -82,17 +80,16 @@ def calibrate_on(
         CalibrationError: samples of the user that cannot be used, or the first built-in sample,
             which ends check as well.
     """
-    proto = graph.proto
     try:
-        return data, calibrate(graph, proto, data.used, step)
+        return data, calibrate(graph, data.used, step)
     except CalibrationError:
         if not data.samples.builtin:
             raise
-        samples = without_refused(graph, proto, data.samples)
+        samples = without_refused(graph, data.samples)
         if samples is data.samples or samples.indices[0] != data.samples.indices[0]:
             raise
     data = replace(data, samples=samples)
-    return data, calibrate(graph, proto, data.used, step)
+    return data, calibrate(graph, data.used, step)
 
 
 def _named(graph: LegalModel, samples: Samples, error: CalibrationError) -> CalibrationError:
@@ -100,20 +97,20 @@ def _named(graph: LegalModel, samples: Samples, error: CalibrationError) -> Cali
     return CalibrationError(f"{graph.model.name}: {error.message}", hint=hint)
 
 
-def try_sample(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> None:
+def try_sample(graph: LegalModel, samples: Samples) -> None:
     """Run the first sample, and fail as calibration would.
 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.
     """
-    names, proto = dict.fromkeys(_watched_names(graph)), _with_floors(graph, proto)
+    names, proto = dict.fromkeys(_watched_names(graph)), _with_floors(graph)
     try:  # one run takes less time than optimizing the model
-        collect(proto, names, samples[:1], session=open_session(proto, names, optimize=False))
+        collect(proto, names, samples[:1], optimize=False)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
 
 
-def without_refused(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> Samples:
+def without_refused(graph: LegalModel, samples: Samples) -> Samples:
     """Return the samples that ``try_sample`` takes, with a note on how many it does not.
 
     Raises:
@@ -122,7 +119,7 @@ def without_refused(graph: LegalModel, proto: onnx.ModelProto, samples: Samples)
     accepted, refused = [], None
     for place, number in enumerate(samples.indices):
         try:
-            try_sample(graph, proto, samples[place : place + 1])
+            try_sample(graph, samples[place : place + 1])
         except CalibrationError as error:
             refused = refused or error
         else:
@@ -157,7 +154,7 @@ def _watched_names(graph: LegalModel) -> Collection[str]:
     return names
 
 
-def _with_floors(graph: LegalModel, proto: onnx.ModelProto) -> onnx.ModelProto:
+def _with_floors(graph: LegalModel) -> onnx.ModelProto:
     """Return the model with the inputs of Softmax cut off far below the largest of each row.
 
     Outputs do not change. Without the floor a mask of -1e9 would take all steps of the scores,
@@ -167,12 +164,12 @@ def _with_floors(graph: LegalModel, proto: onnx.ModelProto) -> onnx.ModelProto:
     softmaxes = {node.inputs[0].name: node for node in masked_softmaxes(graph.model)}
     softmaxes = {name: node for name, node in softmaxes.items() if name in observed}
     if not softmaxes or graph.model.opset < _SOFTMAX_OF_ONE_AXIS:
-        return proto
+        return graph.proto
     bounded = onnx.ModelProto()
-    bounded.CopyFrom(proto)
+    bounded.CopyFrom(graph.proto)
     del bounded.graph.node[:]
     tape = Tape(bounded.graph, {}, graph.model.opset)
-    for node in proto.graph.node:
+    for node in graph.proto.graph.node:
         copy = bounded.graph.node.add()
         copy.CopyFrom(node)
         for place, name in enumerate(node.output):

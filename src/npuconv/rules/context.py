@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.config import Options
+    from npuconv.schemas.quality import Accuracy
     from npuconv.target import Target
     from npuconv.target.description import ListedOperator
     from npuconv.target.limit import Limit, Relation
@@ -51,39 +52,6 @@ def is_convolution(node: Node) -> bool:
 
 
 @dataclass(frozen=True)
-class OutputSqnr:
-    """Measured error of one output, or a part of one, against the float model."""
-
-    name: str
-    sqnr_db: float
-    output: str = ""  # output that contains the part; empty for an output itself
-
-
-@dataclass(frozen=True)
-class MeasuredError:
-    """Measured error of the int8 model against the float model."""
-
-    sqnr_db: float | None  # SQNR of all outputs together; None if it is no number
-    is_exact: bool  # True if nothing differs
-    samples: int  # number of measured samples
-    # Outputs and their parts whose error is a number.
-    outputs: tuple[OutputSqnr, ...] = ()
-    # Names of outputs that are finite in the float model, and not in the int8 model.
-    broken: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class NormalizationMismatch:
-    """Samples whose normalization seems to differ from the normalization in training."""
-
-    first: Node  # the convolution that reads the input of the model
-    claim: str  # the fault, with the normalizations that would fit, if known
-    evidence: str
-    value: str  # normalization or statistics of the samples
-    limit: str  # normalization or statistics of training
-
-
-@dataclass(frozen=True)
 class CalibrationEvidence:
     """Results of one calibration."""
 
@@ -95,7 +63,8 @@ class CalibrationEvidence:
     samples: int = 0
     # Weights that were rounded with samples (GPTQ), by node.
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
-    mismatch: NormalizationMismatch | None = None
+    # Samples whose normalization seems to differ from the normalization in training.
+    mismatch: Violation | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +92,9 @@ class RuleContext:
     opset_obstacle: str = ""  # node that cannot be written in the opset, once tried
     plan: Plan | None = None  # where nodes run, once that is known
     evidence: CalibrationEvidence | None = None  # results of calibration; None before
-    measured: MeasuredError | None = None  # measured error of the int8 model; None before
+    accuracy: Accuracy | None = None  # measured accuracy of the int8 model; None before
+    # Names of outputs that are finite in the float model, and not in the int8 model.
+    broken: tuple[str, ...] = ()
     obstacles: tuple[FormObstacle, ...] = ()  # obstacles to the output format, once tried
     # Facts, and the limits and relations that they break, by id of the node.
     _facts: dict[int, dict[str, Any]] = field(default_factory=dict)

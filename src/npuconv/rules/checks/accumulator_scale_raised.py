@@ -40,7 +40,7 @@ from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
     """,
 )
 def accumulator_scale_raised(_model: Model, ctx: RuleContext) -> Violations:
-    from npuconv.arithmetic.layer import encode_layer
+    from npuconv.arithmetic.layer import encode_layer, fits_accumulator
 
     if (evidence := ctx.evidence) is None:
         return
@@ -50,14 +50,18 @@ def accumulator_scale_raised(_model: Model, ctx: RuleContext) -> Violations:
         result = evidence.encodings.get(conv.outputs[0].name)
         if weight is None or source is None or result is None:
             continue
+        rounded = evidence.rounded.get(conv.name)
+        per_tensor = ctx.target.weights.granularity == "tensor"
+        if rounded and fits_accumulator(rounded, source, result, per_tensor=per_tensor):
+            continue
         layer = encode_layer(
             weight,
             bias,
             source,
             result,
             int(query.attribute(conv, "group", 1)),
-            rounded=evidence.rounded.get(conv.name),
-            per_tensor=ctx.target.weights.granularity == "tensor",
+            rounded=rounded,
+            per_tensor=per_tensor,
         )
         if count := len(layer.raised):
             values = {"count": count, "channels": len(weight)}

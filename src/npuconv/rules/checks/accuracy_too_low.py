@@ -38,22 +38,23 @@ POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
     silent=conv(x="N,1,8,8", w="1,1,1,1", weights="1.001"),
 )
 def accuracy_too_low(_model: Model, ctx: RuleContext) -> Violations:
-    error, goal = ctx.measured, ctx.options.min_sqnr
-    if error is None or error.is_exact:
-        return
-    if goal is None and error.sqnr_db is None and not error.broken:
+    accuracy, goal = ctx.accuracy, ctx.options.min_sqnr
+    if accuracy is None or (accuracy.sqnr_db is None and accuracy.cosine is not None):
+        return  # nothing differs
+    if goal is None and accuracy.sqnr_db is None and not ctx.broken:
         return
     minimum = POOR_DB if goal is None else goal
-    if error.sqnr_db is not None and error.sqnr_db >= minimum:
+    if accuracy.sqnr_db is not None and accuracy.sqnr_db >= minimum:
         return
-    value = "no" if error.sqnr_db is None else f"{error.sqnr_db:.1f} dB"
+    value = "no" if accuracy.sqnr_db is None else f"{accuracy.sqnr_db:.1f} dB"
     limit = f"{minimum:g} dB"
     bound = f"below {limit} is poor" if goal is None else f"--min-sqnr asks for {limit}"
-    if error.broken:
-        names = ", ".join(map(repr, error.broken))
+    if ctx.broken:
+        names = ", ".join(map(repr, ctx.broken))
         bound = f"not finite, as the float model's are: {names}"
+    samples = accuracy.samples - accuracy.uncompared
     yield Violation(
-        {"measured": value, "samples": error.samples, "wanted": bound},
+        {"measured": value, "samples": samples, "wanted": bound},
         value=value,
         limit=f"at least {limit}",
         severity=None if goal is None else Severity.ERROR,

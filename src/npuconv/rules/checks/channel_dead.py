@@ -43,10 +43,8 @@ def channel_dead(_model: Model, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None or evidence.samples < 2:
         return
     for conv in evidence.plan.convolutions:
-        stats, consumers = (
-            evidence.statistics.get(conv.outputs[0].name),
-            query.consumers(conv.outputs[0]),
-        )
+        output = conv.outputs[0]
+        stats, consumers = evidence.statistics.get(output.name), query.consumers(output)
         if len(consumers) == 1 and consumers[0].op in ("Relu", "Clip"):
             stats = evidence.statistics.get(consumers[0].outputs[0].name, stats)
         count = 0 if stats is None else int((stats.lows == stats.highs).sum())

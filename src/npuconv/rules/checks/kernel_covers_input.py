@@ -41,9 +41,8 @@ def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
     if not unknown or not _covers(facts):
         return
     sliding_kernels = [f for f in map(ctx.facts, ctx.model.nodes("Conv")) if not _covers(f)]
-    if facts["kernel_area"] <= max(
-        (int(f.get("kernel_area") or 1) for f in sliding_kernels), default=1
-    ):
+    areas = [int(f.get("kernel_area") or 1) for f in sliding_kernels]
+    if facts["kernel_area"] <= max(areas, default=1):
         return
     kernel = "x".join(str(facts[name]) for name in _KERNEL)
     weights = size(facts["weight_n"] * facts["weight_c"] * facts["kernel_area"])

@@ -44,13 +44,16 @@ _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its nois
     """,
 )
 def noise_hidden(_model: Model, ctx: RuleContext) -> Violations:
-    error = ctx.measured
-    if error is None or error.sqnr_db is None or error.sqnr_db < POOR_DB:
+    accuracy = ctx.accuracy
+    if accuracy is None or accuracy.sqnr_db is None or accuracy.sqnr_db < POOR_DB:
         return  # accuracy-too-low reports it
-    for output in error.outputs:
-        if output.sqnr_db >= min(POOR_DB, error.sqnr_db - _HIDDEN_DB):
-            continue
-        part = f"{output.name!r}, a part of output {output.output!r}," if output.output else ""
-        value, whole = f"{output.sqnr_db:.1f} dB", f"{error.sqnr_db:.1f} dB"
-        values = {"what": part or f"output {output.name!r}", "measured": value, "whole": whole}
-        yield Violation(values, value=value, limit=f"at least {POOR_DB:g} dB")
+    for output in accuracy.outputs:
+        for row in (output, *output.parts):
+            if row.sqnr_db is None or row.sqnr_db >= min(POOR_DB, accuracy.sqnr_db - _HIDDEN_DB):
+                continue
+            subject = f"{row.name!r}, a part of output {output.name!r},"
+            if row is output:
+                subject = f"output {output.name!r}"
+            value, whole = f"{row.sqnr_db:.1f} dB", f"{accuracy.sqnr_db:.1f} dB"
+            values = {"what": subject, "measured": value, "whole": whole}
+            yield Violation(values, value=value, limit=f"at least {POOR_DB:g} dB")

@@ -21,7 +21,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model import Model
-from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
+from npuconv.rules import RuleContext, Severity, Violations, rule
 
 
 @rule(
@@ -51,7 +51,5 @@ from npuconv.rules import RuleContext, Severity, Violation, Violations, rule
     """,
 )
 def normalization_implausible(_model: Model, ctx: RuleContext) -> Violations:
-    mismatch = ctx.evidence.mismatch if ctx.evidence else None
-    if mismatch is not None:
-        texts = {"claim": mismatch.claim, "evidence": mismatch.evidence}
-        yield Violation(texts, mismatch.value, mismatch.limit, node=mismatch.first)
+    if ctx.evidence is not None and ctx.evidence.mismatch is not None:
+        yield ctx.evidence.mismatch

@@ -45,11 +45,9 @@ def weights_not_constant(node: Node, ctx: RuleContext) -> Violations:
         if tensor is None or query.is_constant(tensor):
             continue
         producer = query.producer(tensor)
-        origin = (
-            f"{ctx.model.label(producer)!r} ({producer.op})"
-            if producer
-            else "an input of the model"
-        )
+        origin = "an input of the model"
+        if producer is not None:
+            origin = f"{ctx.model.label(producer)!r} ({producer.op})"
         come = "come" if role == "weights" else "comes"
         yield Violation(
             {"what": role, "tensor": tensor.name, "producer": origin, "come": come},
