@@ -48,7 +48,7 @@ def oversample(
     """Run layers several times, and round every copy."""
     if not counts:
         return Oversampled(graph, state)
-    originals = {conv.name: conv for conv in graph.plan.convolutions}  # of the graph as it was
+    originals = {conv.name: conv for conv in graph.plan.convolutions}  # layers before the rewrite
     graph, repeated = graph.rewritten(repeat_convolution, counts=counts)
     nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)
