@@ -39,7 +39,6 @@ from npuconv.errors import NpuconvError
 from npuconv.evaluate.comparison import Comparison
 from npuconv.evaluate.interval import Powers, expected, pooled_db
 from npuconv.legalize.legal import legalize
-from npuconv.model import save
 from npuconv.report.builder import notices
 
 ROLES = {"score": "new samples", "foreign": "other photographs"}
@@ -102,13 +101,12 @@ def measure(entry: Entry, *, blind: bool, division: int) -> Case:
     shapes = options.input_shape
     converted = npuconv.convert(entry.model, calibration=calibration, input_shape=shapes)
     legal = legalize(entry.model, options)
-    proto = save.to_proto(legal.model)
-    data = prepare.open_calibration(legal, proto, calibration)
+    data = prepare.open_calibration(legal, calibration)
     sameness = notices.sameness(data.samples)
     sets = {"measured": data.measured_on()}
     for role, path in entry.scored.items():
-        sets[role] = prepare.open_calibration(legal, proto, path).samples
-    comparison = Comparison(proto, converted.model)
+        sets[role] = prepare.open_calibration(legal, path).samples
+    comparison = Comparison(legal.proto, converted.model)
     measured = {role: comparison.measure(samples) for role, samples in sets.items()}
     return Case(
         entry.name,

@@ -131,16 +131,6 @@ def test_take_over_outputs():
     same_numbers(source, model, rtol=0)
 
 
-def test_disconnect_outputs():
-    """The outputs are free for another producer; the inputs stay."""
-    model = read(chain("Relu"))
-    (relu,) = model.nodes()
-    out = relu.outputs[0]
-    edit.disconnect_outputs(relu)
-    assert not out.inputs
-    assert len(relu.inputs) == 1
-
-
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_bypass(place):
     """A node can be bypassed anywhere; names of inputs and outputs stay."""

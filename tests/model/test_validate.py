@@ -55,7 +55,7 @@ def test_a_tensor_made_twice(model):
 
 def test_an_output_that_nobody_makes(model):
     """An output needs a producer."""
-    edit.disconnect_outputs(model.nodes()[1])
+    edit.disconnect(model.nodes()[1])
     assert "output 't1' is made by no node" in broken(model)
 
 

@@ -66,8 +66,6 @@ def per_weight(values: ArrayLike, shape: tuple[int, ...], group: int) -> Doubles
 def folded(weight: ArrayLike, source: Encoding, group: int) -> Floats:
     """Return weights for the integers of the input, divided by its nominal scale."""
     values = np.asarray(weight, np.float64)
-    if values.ndim < 2:
-        return np.asarray(values, np.float32)
     ratios = source.scales.astype(np.float64) / float(source.nominal)
     return np.asarray(values * per_weight(ratios, values.shape, group), np.float32)
 

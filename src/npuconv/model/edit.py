@@ -206,11 +206,6 @@ def replace_by_constant(model: Model, tensor: Tensor, values: np.ndarray) -> Non
     redirect(tensor, constant(model, tensor.name, values))
 
 
-def disconnect_outputs(node: Node) -> None:
-    """Leave a node's outputs without a producer, for another node to produce them."""
-    node.outputs.clear()
-
-
 def disconnect(node: Node) -> None:
     """Disconnect a node from the graph; the next ``sweep`` drops it."""
     drop_inputs(node, 0)

@@ -20,7 +20,7 @@ from onnx import helper
 from npuconv.model import store
 
 OLDEST_OPSET = 13  # first opset whose ReduceSum takes its axes as an input
-_REDUCE_AXES_AS_INPUT = 18  # opset, for ReduceMean
+_REDUCE_AXES_AS_INPUT = 18  # opset, for ReduceMean and ReduceMax
 PREFIX = "npuconv/gradient"
 Shape = tuple[int, ...]
 Gradients = dict[int, str]
@@ -61,7 +61,7 @@ class Tape:
         return None if tensor is None else store.array(tensor)
 
     def reduce(self, op: str, source: str, axes: Sequence[int], *, keepdims: bool) -> str:
-        """Append ReduceSum or ReduceMean."""
+        """Append ReduceSum, ReduceMean or ReduceMax."""
         if op == "ReduceSum" or self.opset >= _REDUCE_AXES_AS_INPUT:
             return self.add(op, source, self.integers(axes), keepdims=int(keepdims))
         return self.add(op, source, axes=list(axes), keepdims=int(keepdims))

@@ -171,6 +171,12 @@ def make_plan(
     plan, keep_float = Plan(), keep_float or {}
     off = {*blocked, *keep_float}
     int8: set[int] = set()
+    convolutions = {
+        id(node): node
+        for node in model.nodes()
+        if node.op == "Conv" and node.name not in off
+        if target.operator(node.op, node.domain or "") is not None
+    }
     listed = [
         node
         for node in candidates(model, target, off, form)
@@ -179,8 +185,7 @@ def make_plan(
     operator_ids = {id(node) for node in listed}
     on_device = {id(node) for node in model.nodes()}  # without a host there is no choice
     if target.unlisted_operators != "error":
-        anyway = {id(node) for node in model.nodes() if _runs_as_convolution(node, target, off)}
-        anyway |= operator_ids if operators is not None else set()
+        anyway = convolutions.keys() | (operator_ids if operators is not None else set())
         on_device = nodes_on_device(
             model, target, anyway, listed, off, keep_float, absorbed=absorbed,
             chooses_moves=form != "tflite",  # compilers for TFLite run every node they support
@@ -189,9 +194,9 @@ def make_plan(
     if form not in SINGLE_OPERATORS:
         operator_ids, plan.fused = fuse(model, target, operator_ids, on_device)
     if form == "qdq" and target.fused_activations.is_documented:
-        plan.fused |= _find_merged_outputs(model, target, operator_ids, off)
+        plan.fused |= _find_merged_outputs(model, target, operator_ids, convolutions.values())
     for node in model.nodes():
-        if _runs_as_convolution(node, target, off):
+        if id(node) in convolutions:
             plan.convolutions.append(node)
             int8.add(id(node.outputs[0]))
         elif id(node) in operator_ids:
@@ -266,14 +271,6 @@ def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
     return list(groups.values())
 
 
-def _runs_as_convolution(node: Node, target: Target, off: set[str]) -> bool:
-    return (
-        node.op == "Conv"
-        and target.operator(node.op, node.domain or "") is not None
-        and node.name not in off
-    )
-
-
 def _place(
     node: Node, plan: Plan, target: Target, form: str, is_worth_it: bool
 ) -> tuple[Placement, str]:
@@ -345,18 +342,17 @@ def fuse(
 
 
 def _find_merged_outputs(
-    model: Model, target: Target, operator_ids: Collection[int], off: set[str]
+    model: Model, target: Target, operator_ids: Collection[int], convolutions: Iterable[Node]
 ) -> set[str]:
     """Return the outputs of convolutions that only an activation of the device reads.
 
     A compiler that reads conversions merges both if there are none between them.
     """
     names = set[str]()
-    for node in model.nodes():
-        if _runs_as_convolution(node, target, off):
-            reader = query.sole_consumer(model, node.outputs[0])
-            if reader is not None and id(reader) in operator_ids and reader.op in target.fusible:
-                names.add(node.outputs[0].name)
+    for conv in convolutions:
+        reader = query.sole_consumer(model, conv.outputs[0])
+        if reader is not None and id(reader) in operator_ids and reader.op in target.fusible:
+            names.add(conv.outputs[0].name)
     return names
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import count
 
-import numpy as np
 import onnx
 
 from npuconv.arithmetic.statistics import Statistics
@@ -18,6 +17,7 @@ from npuconv.errors import CalibrationError
 from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
+from npuconv.ops.tape import Tape
 from npuconv.partition.operators import masked_softmaxes
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, HessianReader, windows_of
@@ -30,7 +30,6 @@ from npuconv.rules.context import CalibrationEvidence
 from npuconv.timings import Step
 
 _SOFTMAX_OF_ONE_AXIS = 13  # first opset whose Softmax normalizes along one axis
-_AXES_ARE_INPUT = 18  # first opset whose ReduceMax takes its axes as an input
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 
 
@@ -169,29 +168,18 @@ def _with_floors(graph: LegalModel) -> onnx.ModelProto:
     bounded = onnx.ModelProto()
     bounded.CopyFrom(graph.proto)
     del bounded.graph.node[:]
+    tape = Tape(bounded.graph, {}, graph.model.opset)
     for node in graph.proto.graph.node:
-        bounded.graph.node.append(node)
+        copy = bounded.graph.node.add()
+        copy.CopyFrom(node)
         for place, name in enumerate(node.output):
             if name in softmaxes:
-                bounded.graph.node[-1].output[place] = f"{name}/unbounded"
+                raw = copy.output[place] = f"{name}/unbounded"
                 axis = int(query.attribute(softmaxes[name], "axis", -1))
-                _append_floor(bounded.graph, name, axis, graph.model.opset)
+                top = tape.reduce("ReduceMax", raw, [axis], keepdims=True)
+                floor = tape.add("Sub", top, tape.constant(RANGES.softmax_reach))
+                bounded.graph.node.append(onnx.helper.make_node("Max", [raw, floor], [name]))
     return bounded
-
-
-def _append_floor(graph: onnx.GraphProto, name: str, axis: int, opset: int) -> None:
-    """Append nodes that compute a tensor from its unbounded values."""
-    raw, reach, axes, top, floor = (
-        f"{name}/{part}" for part in ("unbounded", "reach", "axes", "top", "floor")
-    )
-    values = {reach: np.float32(RANGES.softmax_reach), axes: np.asarray([axis], np.int64)}
-    constants = [onnx.numpy_helper.from_array(np.asarray(v), key) for key, v in values.items()]
-    graph.initializer.extend(constants)
-    maximum = onnx.helper.make_node("ReduceMax", [raw, axes], [top], keepdims=1)
-    if opset < _AXES_ARE_INPUT:
-        maximum = onnx.helper.make_node("ReduceMax", [raw], [top], axes=[axis], keepdims=1)
-    lowest = onnx.helper.make_node("Sub", [top, reach], [floor])
-    graph.node.extend([maximum, lowest, onnx.helper.make_node("Max", [raw, floor], [name])])
 
 
 def calibration_findings(

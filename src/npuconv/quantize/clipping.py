@@ -60,13 +60,7 @@ def clip_ranges(
     choice = RangeChoice(graph, calibration, groups)
 
     def clipped(shares: Shares) -> QuantState:
-        clipped_state = choice.encode(shares)
-        return replace(
-            state,
-            encodings={**state.encodings, **clipped_state.encodings},
-            methods={**state.methods, **clipped_state.methods},
-            shares=shares,
-        )
+        return state.with_ranges(choice.encode(shares))
 
     choices = _choices(graph, state, groups, clipped, used, step)
     return _checked(graph, state, map(clipped, choices), used) if choices else state

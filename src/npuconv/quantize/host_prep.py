@@ -218,13 +218,8 @@ def pad_between_layers(
     padded = {conv.inputs[0].name for conv in freed}
     groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
     new = choose_encodings(graph, calibration, groups, state.shares)
-    state = replace(
-        state,
-        encodings={**state.encodings, **new.encodings},
-        methods={**state.methods, **new.methods},
-    )
     layers = {c.name for c in graph.plan.convolutions if c.inputs[0].name in new.encodings}
-    state = round_weights(graph, calibration.hessians, state, layers)
+    state = round_weights(graph, calibration.hessians, state.with_ranges(new), layers)
     errors = sensitivity()
     restepped = None if errors is None else errors.restepped(new.encodings)
     return graph, state, lambda: restepped

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import Node, query
+from npuconv.model import query
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.rewrites.repeat_convolution import LayerCopies, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
@@ -48,7 +48,7 @@ def oversample(
     """Run layers several times, and round every copy."""
     if not counts:
         return Oversampled(graph, state)
-    originals = {c.name: _original(c) for c in graph.plan.convolutions if c.name in counts}
+    originals = {conv.name: conv for conv in graph.plan.convolutions}  # layers before the rewrite
     graph, repeated = graph.rewritten(repeat_convolution, counts=counts)
     nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)
@@ -64,8 +64,10 @@ def oversample(
             if len(values) > 1:
                 dims[1 if source.axis is None else source.axis] = len(values)
             shift.values = values.reshape(dims).astype(np.float32)
-        names = layer.conv_names
-        weight, bias, group = originals[layer.node]
+        conv, names = originals[layer.node], layer.conv_names
+        weight, bias = (query.constant_input(conv, k) for k in (1, 2))
+        assert weight is not None, "only layers with constant weights are repeated"
+        group = int(query.attribute(conv, "group", 1))
         original = state.weights.get(layer.node)
         roundings = copies(weight, bias, source, hessians[layer.node], len(names), original)
         for name, rounded, offset in zip(names, roundings, offsets(len(names)), strict=True):
@@ -73,13 +75,6 @@ def oversample(
                 rounded = with_input_offset(rounded, source, group, offset)
             weights[name] = with_output_offset(rounded, result, -offset)
     return Oversampled(graph, replace(state, encodings=encodings, weights=weights), tuple(repeated))
-
-
-def _original(conv: Node) -> tuple[Floats, Floats | None, int]:
-    """Return weight, bias and group count of a convolution before its node is replaced."""
-    weight, bias = (query.constant_input(conv, k) for k in (1, 2))
-    assert weight is not None, "only layers with constant weights are repeated"
-    return weight, bias, int(query.attribute(conv, "group", 1))
 
 
 def offsets(count: int) -> Doubles:

@@ -128,8 +128,10 @@ def solve(
     if windows is None:
         return None, "nearest"
     units = problem.units[:, :, None].astype(np.float32)
-    exact = problem.weight.astype(np.float32) @ (windows / units)
-    stored = _quantize_windows(windows, source, weight.shape, hessian)
+    inputs = windows / units
+    exact = problem.weight.astype(np.float32) @ inputs
+    zeros = _per_input(source.zeros, weight.shape, hessian)[:, :, None].astype(np.float32)
+    stored = np.clip(np.rint(inputs), -128 - zeros, 127 - zeros)
     best, label, lowest = None, "", np.inf
     for name, scales, steps in _candidates(problem, factors, without):
         values = steps * scales[:, :, None]
@@ -184,26 +186,16 @@ def nearest(weight: Floats, bias: Floats, source: Encoding, group: int) -> Round
 
 def _make_problem(weight: Floats, source: Encoding, hessian: Hessian) -> _Problem:
     groups, length = hessian.groups, hessian.length
-    units = np.broadcast_to(
-        per_weight(source.scales, weight.shape, groups), (len(weight), *weight.shape[1:])
-    ).reshape(groups, -1, length)[:, 0]
+    units = _per_input(source.scales, weight.shape, hessian)
     rows = folded(weight, source, groups).astype(np.float64).reshape(groups, -1, length)
     rows = rows * float(source.nominal)
     return _Problem(rows, hessian.means / units, units, hessian)
 
 
-def _quantize_windows(
-    windows: Floats, source: Encoding, shape: tuple[int, ...], hessian: Hessian
-) -> Floats:
-    """Return windows as the device stores them, without zero points, in steps."""
-
-    def broadcast(values: NDArray[np.generic]) -> Floats:
-        full = np.broadcast_to(per_weight(values, shape, hessian.groups), shape)
-        return full.reshape(hessian.groups, -1, hessian.length)[:, 0, :, None].astype(np.float32)
-
-    steps = np.rint(windows / broadcast(source.scales))
-    zeros = broadcast(source.zeros)
-    return np.clip(steps, -128 - zeros, 127 - zeros)
+def _per_input(values: NDArray[np.generic], shape: tuple[int, ...], hessian: Hessian) -> Doubles:
+    """Return numbers of the input channels in the layout of windows, [G,K]."""
+    full = np.broadcast_to(per_weight(values, shape, hessian.groups), shape)
+    return full.reshape(hessian.groups, -1, hessian.length)[:, 0]
 
 
 def _candidates(

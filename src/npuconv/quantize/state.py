@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.records import dataclass, field
+from npuconv.records import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,9 @@ class QuantState:
     weights: Mapping[str, RoundedWeights] = field(default_factory=dict)
     roundings: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
+
+    def with_ranges(self, ranges: QuantState) -> QuantState:
+        """Return the state with the encodings and methods of another choice, of some groups."""
+        encodings = {**self.encodings, **ranges.encodings}
+        methods = {**self.methods, **ranges.methods}
+        return replace(self, encodings=encodings, methods=methods, shares=ranges.shares)

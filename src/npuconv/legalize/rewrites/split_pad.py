@@ -71,9 +71,8 @@ def _crop(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
             edit.set_input(node, 1, edit.integers(model, f"{node.name}/pads", flat_pads(growth)))
             edit.drop_inputs(node, 3)
         else:
-            outputs = list(node.outputs)
-            edit.disconnect_outputs(node)
-            edit.add_node(model, "Slice", inputs, outputs, origin=[node])
+            crop = edit.add_node(model, "Slice", inputs, [], origin=[node])
+            edit.take_over_outputs(node, crop)
     return 1
 
 

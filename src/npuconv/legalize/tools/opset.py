@@ -250,7 +250,7 @@ class _Draft(_Step):
     def write(self) -> None:
         """Replace the node in its graph."""
         model, node, graph = self.model, self.node, self.graph
-        edit.disconnect_outputs(node)
+        edit.disconnect(node)
         position, count = [id(n) for n in graph.nodes].index(id(node)), len(graph.nodes)
         for step in self.steps:
             parts = (step.op, step.inputs, step.outputs)
@@ -258,7 +258,6 @@ class _Draft(_Step):
         added = graph.nodes[count:]
         del graph.nodes[count:]
         graph.nodes[position : position + 1] = added
-        edit.disconnect(node)
 
 
 # Versions of operators
