@@ -28,23 +28,13 @@ class _FileTensor:
     """A tensor of the file that is also in the ONNX model."""
 
     name: str  # name in the ONNX model
-    number: int  # number of its tensor in the file
-    dtype: Any
-    shape: tuple[int, ...]  # shape in the file
-    order: tuple[int, ...]  # axis k of the stored tensor is axis ``order[k]`` of the ONNX tensor
-
-    @classmethod
-    def from_details(
-        cls, name: str, detail: Mapping[str, Any], order: Sequence[int]
-    ) -> _FileTensor:
-        """Return a tensor from the details of LiteRT."""
-        shape = tuple(map(int, detail["shape"]))
-        return cls(name, detail["index"], detail["dtype"], shape, tuple(order))
+    detail: Mapping[str, Any]  # index, dtype and shape in the file, as LiteRT describes them
+    order: Sequence[int]  # axis k of the stored tensor is axis ``order[k]`` of the ONNX tensor
 
     def info(self) -> onnx.ValueInfoProto:
         """Return name, type and shape as ONNX has them."""
-        shape = [self.shape[self.order.index(axis)] for axis in range(len(self.order))]
-        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        shape = [int(self.detail["shape"][axis]) for axis in np.argsort(self.order)]
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.detail["dtype"]))
         return helper.make_tensor_value_info(self.name, kind, shape)
 
 
@@ -105,17 +95,18 @@ class TfliteSession:
         with self._lock:  # samples run beside each other, an interpreter holds one
             try:
                 for end, values in zip(self._inputs, self.stored(feeds).values(), strict=True):
-                    self._interpreter.set_tensor(end.number, values)
+                    self._interpreter.set_tensor(end.detail["index"], values)
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
                 raise ModelError(f"{self._name}: LiteRT does not run it: {_line(error)}") from None
-            numbers = {end.name: end.number for end in self._outputs if end.name in outputs}
+            ends = [end for end in self._outputs if end.name in outputs]
+            numbers = {end.name: end.detail["index"] for end in ends}
             return self.restored({n: self._interpreter.get_tensor(k) for n, k in numbers.items()})
 
     def stored(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return inputs with the types and the order of axes of the file, in its order."""
-        arrays = ((e, np.asarray(feeds[e.name], e.dtype).transpose(e.order)) for e in self._inputs)
-        return {end.name: np.ascontiguousarray(array) for end, array in arrays}
+        arrays = ((end, np.asarray(feeds[end.name], end.detail["dtype"])) for end in self._inputs)
+        return {e.name: np.ascontiguousarray(a.transpose(e.order)) for e, a in arrays}
 
     def restored(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return outputs with their axes in the order of ONNX."""
@@ -142,7 +133,7 @@ def _interface_tensors(
             hint="npuconv writes that into its files: convert the model again",
         )
     return [
-        _FileTensor.from_details(label, detail, order)
+        _FileTensor(label, detail, order)
         for (label, order), detail in zip(entries, details, strict=True)
     ]
 
@@ -158,7 +149,7 @@ def _layer_tensors(record: str, details: Sequence[Mapping[str, Any]]) -> list[_F
     for label, order, number in entries:
         if number not in by_number or sorted(order) != [*range(len(by_number[number]["shape"]))]:
             return []
-        tensors.append(_FileTensor.from_details(label, by_number[number], order))
+        tensors.append(_FileTensor(label, by_number[number], order))
     return tensors
 
 
