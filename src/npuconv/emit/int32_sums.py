@@ -66,12 +66,10 @@ class SumEntry(Record):
         """Return the entry of a convolution that is split into ``terms``, by name of the part."""
         window = _Window(**{name: conv.attrs[name] for name in _Window.model_fields})
         parts = [
-            _Part(
+            _Part.from_attributes(
+                term,
                 node=node,
-                bounds=list(term.bounds),
                 index=[s.indices(n) for s, n in zip(term.index, weight, strict=True)],
-                strides=list(term.strides),
-                dilations=list(term.dilations),
             )
             for node, term in terms.items()
         ]

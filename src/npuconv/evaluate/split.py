@@ -225,13 +225,9 @@ def _write_part(
     file = folder / f"{number:03}_{part.side}.onnx"
     files.check_writable(file)
     save.save(model, file)
-    return schema.PartEntry(
-        side=part.side,
-        file=file.name,
-        sha256=hashlib.sha256(save.to_bytes(model)).hexdigest(),
-        nodes=len(part.nodes),
-        inputs=part.inputs,
-        outputs=part.outputs,
+    digest = hashlib.sha256(save.to_bytes(model)).hexdigest()
+    return schema.PartEntry.from_attributes(
+        part, file=file.name, sha256=digest, nodes=len(part.nodes)
     )
 
 

@@ -176,12 +176,9 @@ def _row(
             schema.FormChoice(
                 pass_name=record.pass_name,
                 alternatives=tuple(
-                    schema.Alternative(
+                    schema.Alternative.from_attributes(
+                        form.cost,
                         form=form.name,
-                        macs=form.cost.macs,
-                        weight_bytes=form.cost.weight_bytes,
-                        moved_bytes=form.cost.moved_bytes,
-                        crossings=form.cost.crossings,
                         cost=form.total(legal.target),
                         obstacle=form.obstacle,
                         chosen=form.is_chosen,

@@ -93,16 +93,13 @@ def build_report(
     ]  # fmt: skip
     return schema.Report(
         tool=schema.Tool(version=__version__),
-        model=schema.ModelInfo(
+        model=schema.ModelInfo.from_attributes(
+            source,
             path=model.name,
             sha256=model.sha256,
-            ir_version=source.ir_version,
-            opset=source.opset,
             producer=f"{model.header.producer_name} {model.header.producer_version}".strip(),
-            inputs=source.inputs,
-            outputs=source.outputs,
         ),
-        target=schema.TargetInfo(name=target.name, version=target.version, sha256=target.sha256),
+        target=schema.TargetInfo.from_attributes(target),
         summary=schema.Summary(
             verdict=verdict,
             headline=headline(legal.options, nodes, verdict, remaining, warnings),
@@ -123,11 +120,8 @@ def build_report(
             for finding in findings
         ),
         rules=tuple(
-            schema.RuleInfo(
-                code=rule.code,
-                name=rule.name,
-                severity=rule.severity,
-                summary=rule.summary,
+            schema.RuleInfo.from_attributes(
+                rule,
                 checks=rule.section("What it checks"),
                 why=rule.section("Why it matters"),
                 fix=rule.advice,
@@ -136,8 +130,7 @@ def build_report(
             if rule.code in codes
         ),
         plan=rewritten,
-        rewrites=tuple(
-schema.Rewrite.from_attributes(record) for record in legal.log.rewrites        ),
+        rewrites=tuple(map(schema.Rewrite.from_attributes, legal.log.rewrites)),
         refusals=tuple(legal.log.refusals),
         nodes=nodes,
         source_nodes=source.nodes if removed or rewritten else (),
