@@ -44,12 +44,8 @@ def quantize_weights(model: Model, device: TargetDevice, emission: Emission) -> 
             number = count(len(layer.raised), "channel")
             notes[model.label(conv)] = f"weight scale of {number} raised: {reason}"
         zero = device.free_zero  # no weight is -128
-        stem, integers, scales = (
-            conv.inputs[1].name,
-            layer.weight + np.int8(zero),
-            layer.weight_scales,
-        )
-        set_constant(model, conv, 1, stem, integers, scales, zero)
+        integers, scales = layer.weight + np.int8(zero), layer.weight_scales
+        set_constant(model, conv, 1, conv.inputs[1].name, integers, scales, zero)
         bias = query.input_of(conv, 2)
         if encodings and layer.bias is not None and (bias is not None or layer.bias.any()):
             stem = f"{conv.name}/bias" if bias is None else bias.name
