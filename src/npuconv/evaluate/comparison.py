@@ -293,18 +293,6 @@ class Comparison:
                 if _comparable(f, q) and f.dtype == q.dtype:
                     measured.parts[output].setdefault(name, Stats()).observe(f, q)
 
-    def layer_rows(self, measured: Measured) -> tuple[quality.LayerQuant, ...]:
-        """Return the errors of layers as rows of the report; each includes the layers before it."""
-        return tuple(
-            quality.LayerQuant(
-                name=layer.name,
-                sqnr_db=rounded(stats.sqnr_db, 2),
-                cosine=rounded(stats.cosine, 6),
-                note=layer.note,
-            )
-            for layer, stats in zip(self.layers, measured.layers, strict=True)
-        )
-
     def _centre(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Subtract the zero point from outputs that the float model itself quantizes."""
         zeros = self._zeros
@@ -458,7 +446,7 @@ class MeasuredConversion:
     layers: list[DeviceConvolution]  # layers of the float graph, before a budget is spent
     pairs: list[LayerPair]  # tensors of the layers in both models
     measured: Measured  # errors on the samples held out
-    rows: tuple[quality.LayerQuant, ...]  # rows of the report, by pair
+    compared: list[LayerPair]  # pairs whose tensors are in the model, in the order of the errors
 
 
 def compare_conversion(
@@ -486,7 +474,7 @@ def compare_conversion(
             text = f"{graph.model.name}: onnxruntime does not run it: {reason}"
             raise ModelError(text) from None
         raise InternalError(f"the result does not run: {error}", where="emit") from None
-    return MeasuredConversion(layers, pairs, measured, comparison.layer_rows(measured))
+    return MeasuredConversion(layers, pairs, measured, comparison.layers)
 
 
 def check_loads(model: onnx.ModelProto) -> str:

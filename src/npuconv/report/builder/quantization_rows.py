@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.layer import RoundedWeights, folded
+from npuconv.arithmetic.metrics import rounded
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.evaluate.comparison import MeasuredConversion
 from npuconv.legalize.legal import LegalModel
@@ -84,7 +85,7 @@ def tensor_rows(
 def layer_rows(
     quantization: Quantization, comparison: MeasuredConversion
 ) -> tuple[quality.LayerQuant, ...]:
-    """Return the compared layers with their weights, and the noise of their rounding."""
+    """Return the compared layers, each with the errors of earlier layers, weights and noise."""
     graph, state = quantization.padded.graph, quantization.padded.state
     weights = dict[str, quality.WeightQuant]()  # rows by node name
     for conv in graph.plan.convolutions:
@@ -97,17 +98,21 @@ def layer_rows(
     nodes = {layer.display_label: layer.node for layer in comparison.layers}
     sources = {n.name: graph.model.sources.get(graph.model.label(n)) for n in graph.model.nodes()}
     total, rows = sum(powers.values()), []
-    for row in comparison.rows:
-        node = nodes.get(row.name, "")
+    for layer, errors in zip(comparison.compared, comparison.measured.layers, strict=True):
+        node = nodes.get(layer.name, "")
         power = powers.get(node, 0.0)
-        update = {
-            "rounding": state.roundings.get(node, ""),
-            "weights": weights.get(node),
-            "module": code.module if (code := sources.get(node)) is not None else "",
-            "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
-            "noise_share": round(power / total, 4) if node in powers and total else None,
-        }
-        rows.append(row.model_copy(update=update))
+        row = quality.LayerQuant(
+            name=layer.name,
+            sqnr_db=rounded(errors.sqnr_db, 2),
+            cosine=rounded(errors.cosine, 6),
+            note=layer.note,
+            rounding=state.roundings.get(node, ""),
+            weights=weights.get(node),
+            module=code.module if (code := sources.get(node)) is not None else "",
+            alone_db=round(-10 * math.log10(power), 2) if power > 0 else None,
+            noise_share=round(power / total, 4) if node in powers and total else None,
+        )
+        rows.append(row)
     return tuple(rows)
 
 
