@@ -144,7 +144,16 @@ class _Log:
 
 
 def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> None:
-    written = node if int8 is None else _int8_node(draft, int8)
+    """Write a node; an int8 operator has the scale that TFLite fixes, then the scale it had."""
+    written = node
+    if int8 is not None:
+        result, operator, scale = int8.result, int8.operator, int8.scales[-1]
+        fixed = scale if operator is None else operator.tflite_result_scale(int8.scales)
+        if fixed != scale:
+            own = TensorScales.from_scale(fixed.scale, fixed.zero)
+            result = draft.sibling(result, "own", own)
+        written = helper.make_node(int8.op, int8.inputs, [result], int8.name)
+        written.attribute.extend(int8.node.attribute)
     description = OPERATORS.get(written.op_type) if node.domain in STANDARD else None
     if description is None or description.to_tflite is None:
         raise ModelError(f"TFLite has no operator for {node.op_type}")
@@ -197,19 +206,6 @@ def _add_output(draft: Draft, name: str, numbers: list[int]) -> View:
     last = view is not None and rank == 4 and view.order == CHANNELS_LAST
     order = CHANNELS_LAST if last else onnx_order(rank)
     return View(draft.as_output(name, order, numbers), order)
-
-
-def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
-    """Return the operator between int8 tensors; the output has TFLite's scale."""
-    result, operator = int8.result, int8.operator
-    encoding = int8.scales[-1] if operator is None else operator.tflite_result_scale(int8.scales)
-    if encoding != int8.scales[-1]:
-        result = draft.sibling(
-            result, "own", TensorScales.from_scale(encoding.scale, encoding.zero)
-        )
-    node = helper.make_node(int8.op, int8.inputs, [result], int8.name)
-    node.attribute.extend(int8.node.attribute)
-    return node
 
 
 @dataclass(frozen=True)
