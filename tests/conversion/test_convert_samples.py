@@ -10,7 +10,7 @@ import npuconv
 from npuconv.config import Preprocess
 from npuconv.data import InputSpec, Samples, open_samples
 from npuconv.errors import CalibrationError, ModelError
-from npuconv.evaluate.interval import INTERVAL
+from npuconv.evaluate import interval
 from npuconv.report import render
 from support.builders import Net, digits, images
 
@@ -45,7 +45,7 @@ def test_too_few_samples_to_keep_some_apart():
     assert (few.accuracy.held_out, few.quantization.samples) == (False, 7)
     assert any("too few samples to keep some apart" in w for w in few.summary.warnings)
     below = few.accuracy.sqnr_db - few.accuracy.interval_db[0]
-    assert below >= INTERVAL.calibrated_db + INTERVAL.worse_db + INTERVAL.other_db
+    assert below >= interval.CALIBRATED_DB + interval.WORSE_DB + interval.OTHER_DB
 
 
 def test_the_interval_holds_the_figure_of_new_samples():
@@ -71,7 +71,7 @@ def test_samples_that_are_nearly_the_same(noise, word):
     )
     assert any(f"all 16 samples are {word}" in w for w in same.summary.warnings)
     assert not any("same" in w for w in other.summary.warnings)
-    assert same.accuracy.sqnr_db - same.accuracy.interval_db[0] > INTERVAL.alike_db
+    assert same.accuracy.sqnr_db - same.accuracy.interval_db[0] > interval.ALIKE_DB
 
 
 def test_sources_of_samples(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npuconv.evaluate import interval
-from npuconv.evaluate.interval import INTERVAL, MIN_SAMPLES, Powers, expected, pooled_db, sentences
+from npuconv.evaluate.interval import MIN_SAMPLES, Powers, expected, pooled_db, sentences
 
 
 def drawn(count: int, spread_db: float, seed: int = 0, mean_db: float = 30.0) -> list[Powers]:
@@ -35,8 +35,8 @@ def test_sqnr_of_samples():
 def test_samples_that_agree():
     """The interval of many samples that agree is as wide as models differ, around the usual."""
     low, high = expected(drawn(1000, 0.0))
-    assert low == pytest.approx(30 - INTERVAL.worse_db - INTERVAL.other_db, abs=0.01)
-    assert high == pytest.approx(30 - INTERVAL.worse_db + INTERVAL.other_db, abs=0.01)
+    assert low == pytest.approx(30 - interval.WORSE_DB - interval.OTHER_DB, abs=0.01)
+    assert high == pytest.approx(30 - interval.WORSE_DB + interval.OTHER_DB, abs=0.01)
 
 
 def test_more_samples_make_it_narrower():
@@ -44,14 +44,15 @@ def test_more_samples_make_it_narrower():
     assert width(drawn(64, 3.0)) < width(drawn(8, 3.0)) < width(drawn(8, 8.0))
     assert width(drawn(64, 0.0)) < width(drawn(8, 0.0)) < width(drawn(3, 0.0))
     assert width(drawn(3, 0.0)) < width(drawn(1, 0.0))
-    assert width(drawn(1, 0.0)) > 2 * INTERVAL.alone_db
+    assert width(drawn(1, 0.0)) > 2 * interval.ALONE_DB
 
 
 @pytest.mark.parametrize("count", [8, 16])
 def test_by_spread_alone_it_is_right_as_often_as_it_says(monkeypatch, count):
     """Four in five new sets of as many samples of the same kind are inside."""
-    bare = interval.IntervalSettings(spread=0.9, worse_db=0.0, other_db=0.0, alone_db=3.0)
-    monkeypatch.setattr(interval, "INTERVAL", bare)
+    settings = {"SPREAD": 0.9, "WORSE_DB": 0.0, "OTHER_DB": 0.0, "ALONE_DB": 3.0}
+    for name, value in settings.items():
+        monkeypatch.setattr(interval, name, value)
     inside = 0
     for seed in range(400):
         low, high = expected(drawn(count, 2.0, seed))
@@ -72,7 +73,7 @@ def test_one_sample_that_decides(one):
     """One sample that makes nearly all of the error widens it, also where it makes the signal."""
     even = drawn(7, 1.0)
     assert width([*even, one]) > 2 * width([*even, Powers(1.0, 1e-3)])
-    assert width([*even, one]) < 4 * INTERVAL.alone_db
+    assert width([*even, one]) < 4 * interval.ALONE_DB
 
 
 def test_samples_without_error():

@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from npuconv.records import dataclass
-
 
 class Powers(NamedTuple):
     """Powers of one sample."""
@@ -36,29 +34,21 @@ class Powers(NamedTuple):
         return 10 * math.log10(self.signal / self.noise) if usable else None
 
 
-@dataclass(frozen=True)
-class IntervalSettings:
-    """Width of the interval.
+# ``python benchmarks/accuracy.py intervals --divisions 4`` counts how often the interval is right.
 
-    ``python benchmarks/accuracy.py intervals --divisions 4`` counts how often it is right.
-    """
-
-    # Probability that sampling alone keeps the figure above the lower bound, or below the upper.
-    spread: float = 0.75
-    worse_db: float = 1.5  # loss on new samples against samples between the calibrated ones
-    other_db: float = 3.0  # deviation of that loss between models
-    alone_db: float = 12.0  # assumed spread of single samples, and the largest that counts
-    # Standard deviation of the figure by sampling above which saturation may hide errors.
-    hidden_db: float = 3.5
-    calibrated_db: float = 9.0  # loss on new samples if calibration took the measured samples
-    alike_db: float = 32.0  # loss on new samples if the measured samples are nearly the same
-    # Loss on new samples for built-in pictures in the normalization that is given or clear.
-    inferred_db: float = 3.0
-    guessed_db: float = 15.0  # loss on new samples for a normalization that is a guess
-    made_up_db: float = 25.0  # loss for made-up numbers, or pictures in no known normalization
-
-
-INTERVAL = IntervalSettings()
+# Probability that sampling alone keeps the figure above the lower bound, or below the upper.
+SPREAD = 0.75
+WORSE_DB = 1.5  # loss on new samples against samples between the calibrated ones
+OTHER_DB = 3.0  # deviation of that loss between models
+ALONE_DB = 12.0  # assumed spread of single samples, and the largest that counts
+# Standard deviation of the figure by sampling above which saturation may hide errors.
+HIDDEN_DB = 3.5
+CALIBRATED_DB = 9.0  # loss on new samples if calibration took the measured samples
+ALIKE_DB = 32.0  # loss on new samples if the measured samples are nearly the same
+# Loss on new samples for built-in pictures in the normalization that is given or clear.
+INFERRED_DB = 3.0
+GUESSED_DB = 15.0  # loss on new samples for a normalization that is a guess
+MADE_UP_DB = 25.0  # loss for made-up numbers, or pictures in no known normalization
 _TINY = 1e-9
 MIN_SAMPLES = 4  # fewer samples show next to nothing of the spread
 
@@ -94,21 +84,21 @@ def _interval_of(powers: Sequence[Powers]) -> tuple[float, ...] | None:
     figure = pooled_db(powers)
     if figure is None:
         return None
-    sampled = _quantile(INTERVAL.spread, len(powers)) * _sampling_error(powers)
-    reach = math.hypot(sampled, INTERVAL.other_db)
-    return figure - INTERVAL.worse_db - reach, figure - INTERVAL.worse_db + reach
+    sampled = _quantile(SPREAD, len(powers)) * _sampling_error(powers)
+    reach = math.hypot(sampled, OTHER_DB)
+    return figure - WORSE_DB - reach, figure - WORSE_DB + reach
 
 
 def _hidden_db(powers: Sequence[Powers], unsaturated: Sequence[Powers]) -> float | None:
     """Return the SQNR before outputs saturate, dB; None if all samples have similar errors."""
     inner = pooled_db(unsaturated)
-    hangs_on_few = bool(powers) and _sampling_error(powers) > INTERVAL.hidden_db
+    hangs_on_few = bool(powers) and _sampling_error(powers) > HIDDEN_DB
     return inner if hangs_on_few else None
 
 
 def _sampling_error(powers: Sequence[Powers]) -> float:
     """Return the standard deviation of the difference between two sets of samples, dB."""
-    count, single = len(powers), INTERVAL.alone_db**2
+    count, single = len(powers), ALONE_DB**2
     variance = min(_jackknife(powers), single) if count > 1 else 0.0
     return math.sqrt(2 * ((count - 1) * variance + single / count) / count)
 

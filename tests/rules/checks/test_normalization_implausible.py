@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import npuconv
-from npuconv.evaluate.interval import INTERVAL
+from npuconv.evaluate import interval
 from npuconv.report import words
 from support.asserts import calibrated, findings
 from support.builders import Net
@@ -143,5 +143,5 @@ def test_the_verdict_is_amber_and_the_interval_wider():
     assert doubted.is_doubtful
     assert words.verdict_label(doubted) == "CONVERTED"
     lowered = trusted.accuracy.interval_db[0] - doubted.accuracy.interval_db[0]
-    assert lowered == pytest.approx(INTERVAL.made_up_db, abs=0.11)
+    assert lowered == pytest.approx(interval.MADE_UP_DB, abs=0.11)
     assert trusted.accuracy.interval_db[1] == doubted.accuracy.interval_db[1]

@@ -11,7 +11,7 @@ from npuconv.config import Options
 from npuconv.data import Feed, Samples
 from npuconv.data.calibration_data import CalibrationData
 from npuconv.data.samples import HELD_OUT_LEAST
-from npuconv.evaluate.interval import INTERVAL
+from npuconv.evaluate import interval
 from npuconv.findings import Finding, Severity
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import fails, is_blocking, select_findings
@@ -63,12 +63,12 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
 def doubt_db(data: CalibrationData, similarity: str, findings: Iterable[Finding] = ()) -> float:
     """Return the dB by which new samples may be worse, for reasons that these do not show."""
     if any(finding.code == normalization_implausible.code for finding in findings):
-        return INTERVAL.made_up_db
+        return interval.MADE_UP_DB
     if data.builtin is not None:
-        doubts = {"guessed": INTERVAL.guessed_db, "unknown": INTERVAL.made_up_db}
-        return doubts.get(data.builtin.certainty, INTERVAL.inferred_db)
-    alike = INTERVAL.alike_db if similarity else 0.0
-    return alike + (INTERVAL.calibrated_db if data.held_out is None else 0.0)
+        doubts = {"guessed": interval.GUESSED_DB, "unknown": interval.MADE_UP_DB}
+        return doubts.get(data.builtin.certainty, interval.INFERRED_DB)
+    alike = interval.ALIKE_DB if similarity else 0.0
+    return alike + (interval.CALIBRATED_DB if data.held_out is None else 0.0)
 
 
 def sameness(samples: Samples) -> str:
