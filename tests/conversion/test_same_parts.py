@@ -63,7 +63,7 @@ def test_crossings_and_parts(name, fused, tmp_path):
     proto = BUILT[name]().model()
     done = npuconv.convert(proto, str(chip), calibration=CAL, verify=False)
     checked = npuconv.check(proto, str(chip), calibration=CAL, verify=False)
-    parts = split(done.model, tmp_path / "parts", target=str(chip)).manifest.parts
+    parts = split(done.model, tmp_path / "parts", target=str(chip)).parts
     device = [part for part in parts if part.side == "device"]
     made = {name for part in device for name in part.outputs}
     read = {name for part in device for name in part.inputs} - made

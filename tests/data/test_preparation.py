@@ -182,5 +182,5 @@ def test_vectors_and_run_read_it(converted, photos, tmp_path):
     made = vectors(tmp_path / "m.onnx", tmp_path / "v", photos)
     assert made.manifest["source"] == wanted
     parts = split(tmp_path / "m.onnx", tmp_path / "parts")
-    assert parts.manifest.preprocess == kept(converted)
+    assert parts.preprocess == kept(converted)
     assert run_parts(tmp_path / "parts", photos).source == wanted

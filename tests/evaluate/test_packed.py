@@ -101,7 +101,8 @@ def test_a_driver_computes_the_integers_of_the_device(tmp_path, build, how):
     target = tmp_path / "chip.yaml"
     target.write_text(text.replace("activations:\n", f"activations:\n  requantize: {how}\n"))
     model = build()
-    folder = split(model, tmp_path / "d", target=str(target)).directory
+    folder = tmp_path / "d"
+    split(model, folder, target=str(target))
     device = target_of(open_model(model), str(target))
     for number, layer in enumerate(device_layers(model)):
         x = np.random.default_rng(number).integers(-128, 128, sizes(model, layer.source), np.int8)

@@ -101,7 +101,7 @@ def test_random_nodes_of_several_parts(tmp_path):
     net.conv(net.last, (X[1], X[1], 1, 1))
     data = {"x": np.random.default_rng(1).normal(size=(3, *X[1:])).astype(np.float32)}
     model = npuconv.convert(net.model(), calibration=data).model
-    manifest = split(model, tmp_path).manifest
+    manifest = split(model, tmp_path)
     assert len([part for part in manifest.parts if part.side == "host"]) > 1
     assert run_parts(tmp_path, data, whole=model).differing == {net.last: 0}
 
@@ -155,7 +155,7 @@ def spelled_out(form: str, *, shared: bool) -> onnx.ModelProto:
 def test_an_operator_between_conversions(tmp_path, form, shared):
     """The device takes it with conversions of its own, so no float crosses."""
     model = spelled_out(form, shared=shared)
-    manifest = split(model, tmp_path).manifest
+    manifest = split(model, tmp_path)
     device = [onnx.load(tmp_path / p.file) for p in manifest.parts if p.side == "device"]
     (swish,) = [one for one in device if "HardSwish" in {n.op_type for n in one.graph.node}]
     types = {i.type.tensor_type.elem_type for i in (*swish.graph.input, *swish.graph.output)}
@@ -170,7 +170,7 @@ def test_an_operator_between_conversions(tmp_path, form, shared):
 def test_a_device_without_the_operator(tmp_path):
     """Another target, which does not list it, leaves it to the host."""
     model = spelled_out("qoperator", shared=False)
-    manifest = split(model, tmp_path, target="npu-int8").manifest
+    manifest = split(model, tmp_path, target="npu-int8")
     device = [part for part in manifest.parts if part.side == "device"]
     nodes = [n for p in device for n in onnx.load(tmp_path / p.file).graph.node]
     assert {n.op_type for n in nodes} == {"QLinearConv"}
@@ -179,7 +179,7 @@ def test_a_device_without_the_operator(tmp_path):
 def test_open_extents(tmp_path):
     """An extent with a name, or -1 as some exporters write it, is null."""
     for batch in ("N", -1):
-        manifest = split(integer_model(batch=batch), tmp_path).manifest
+        manifest = split(integer_model(batch=batch), tmp_path)
         (row,) = [t for t in manifest.tensors if t.name == "x"]
         assert (row.shape, row.bytes) == ((None, 3, 6, 6), None)
 

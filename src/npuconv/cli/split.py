@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -34,21 +35,20 @@ def split(model: str, output: str, target: str | None, quiet: bool) -> int:
     """
     from npuconv.evaluate.split import split as write_parts
 
-    result = write_parts(model, output, target=target)
+    manifest = write_parts(model, output, target=target)
     if quiet:
         return 0
-    manifest = result.manifest
     device = [part for part in manifest.parts if part.side == "device"]
-    host = len(manifest.parts) - len(device)
+    host, folder = len(manifest.parts) - len(device), visible(str(Path(output)))
     click.echo(
         f"{count(len(device), 'part')} for the device, {host} for the host, "
         f"{count(len(manifest.layers), 'layer')}, {manifest.weights.bytes:,} bytes of weights, "
-        f"in {visible(str(result.directory))}"
+        f"in {folder}"
     )
     for part in manifest.parts:
         inputs, outputs = (_names(tensors) for tensors in (part.inputs, part.outputs))
         click.echo(f"  {part.file}  {count(part.nodes, 'node')}: {inputs} -> {outputs}")
-    click.echo(f"next: npuconv run {visible(str(result.directory))} --data SAMPLES")
+    click.echo(f"next: npuconv run {folder} --data SAMPLES")
     return 0
 
 

@@ -33,7 +33,7 @@ from npuconv.evaluate.vectors import device_layers, geometry, target_of
 from npuconv.model import save
 from npuconv.model.proto import Links, reads
 from npuconv.ops.qlinear_conv import IntegerConv
-from npuconv.records import dataclass, replace
+from npuconv.records import replace
 from npuconv.schemas import split as schema
 from npuconv.schemas.report import Tool
 from npuconv.target.description import Requantize
@@ -52,26 +52,21 @@ Array = NDArray[Any]
 Qparams = tuple[Array, Array]  # scale and zero point
 
 
-@dataclass(frozen=True)
-class Split:
-    """Folder that was written."""
-
-    manifest: schema.Manifest  # content of ``manifest.json``
-    directory: Path
-
-
 def split(
     model: str | Path | onnx.ModelProto,
     directory: str | Path,
     *,
     target: str | None = None,
-) -> Split:
+) -> schema.Manifest:
     """Write the parts of the device and of the host as models of their own, and a manifest.
 
     Args:
         model: model in the form ``qoperator`` or ``qdq``; the parts are in integer operators.
         directory: destination; made if it does not exist.
         target: the device; by default the target of the conversion.
+
+    Returns:
+        The content of ``manifest.json``.
 
     Raises:
         NpuconvError: a model, target or destination that cannot be used.
@@ -112,7 +107,7 @@ def split(
             ),
         )
         files.write(folder / schema.MANIFEST, manifest.model_dump_json(indent=1) + "\n")
-    return Split(manifest, folder)
+    return manifest
 
 
 def _pack(
