@@ -63,20 +63,12 @@ class BriefOption(click.Option):
 
 
 def output_format_option(
-    *formats: str, text: str = "what is printed", alias: bool = False
+    *formats: str, text: str = "what is printed", aliases: tuple[str, ...] = ()
 ) -> Callable[[Command], Command]:
-    """Add ``--output-format`` to a command; the first of ``formats`` is the default.
-
-    With ``alias`` it is also ``--format``.
-    """
+    """Add ``--output-format`` to a command; the first of ``formats`` is the default."""
+    flags, kind = ("--output-format", *aliases), click.Choice(formats)
     return click.option(
-        "--output-format",
-        *(["--format"] if alias else []),
-        "output_format",
-        type=click.Choice(formats),
-        default=formats[0],
-        help=text,
-        cls=BriefOption,
+        *flags, "output_format", type=kind, default=formats[0], help=text, cls=BriefOption
     )
 
 
