@@ -44,7 +44,11 @@ def list_command() -> None:
 @target.command()
 @click.argument("name", metavar="NAME|FILE.yaml")
 @output_format_option(
-    "text", "json", "yaml", text="yaml is the file itself, to start your own from", alias=True
+    "text",
+    "json",
+    "yaml",
+    text="yaml is the file itself, to start your own from",
+    aliases=("--format",),
 )
 def show(name: str, output_format: str) -> None:
     """Show every limit of a target, with its source.
@@ -125,15 +129,12 @@ def _diff_lines(old: Target, new: Target) -> list[str]:
     before, after = _parts(old), _parts(new)
     lines: list[str] = []
     for title in dict.fromkeys((*before, *after)):
-        (values, required), (new_values, new_required) = (
-            (
-                {"operator": "listed"} | {row[0]: row[1] for row in parts[title]},
-                [value for name, value, *_ in parts[title] if name == "require"],
-            )
-            if title in parts
-            else ({}, [])
+        sides = [
+            [("operator", "listed"), *parts[title]] if title in parts else []
             for parts in (before, after)
-        )
+        ]
+        values, new_values = ({name: value for name, value, *_ in side} for side in sides)
+        required, new_required = ([row[1] for row in s if row[0] == "require"] for s in sides)
         names = sorted(
             dict.fromkeys((*values, *new_values)),
             key=lambda name: _ORDER.get(name.partition(" ")[0], -1),
