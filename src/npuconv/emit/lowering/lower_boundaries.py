@@ -21,10 +21,8 @@ def lower_boundaries(model: Model, device: TargetDevice) -> dict[str, float]:
         _drop_requantization(model, tensor)
     scales = dict[str, float]()
     if device.options.io == "int8":
-        for lower, tensors in (
-            (_lower_input, model.graph.inputs),
-            (_lower_output, model.graph.outputs),
-        ):
+        sides = ((_lower_input, model.graph.inputs), (_lower_output, model.graph.outputs))
+        for lower, tensors in sides:
             for tensor in list(tensors):
                 scale = lower(model, tensor)
                 if scale is not None:

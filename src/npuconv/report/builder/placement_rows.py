@@ -46,9 +46,8 @@ def node_source(model: Model, label: str, *, located: bool = False) -> schema.No
     if source is None:
         return None
     frames = (frame for frame in source.frames if frame.path or not located)
-    return schema.NodeSource(
-        module=source.module,
-        class_name=source.class_name,
+    return schema.NodeSource.from_attributes(
+        source,
         frame=source.frame and schema.CodeFrame(**source.frame._asdict()),
         frames=tuple(schema.CodeFrame(**frame._asdict()) for frame in frames),
     )
@@ -75,14 +74,13 @@ def device_row(
         to_device=_traffic(crossing.to_device),
         to_host=_traffic(crossing.to_host),
         subgraphs=tuple(
-            schema.DeviceSubgraph(
+            schema.DeviceSubgraph.from_attributes(
+                subgraph,
                 number=number,
                 nodes=len(subgraph.nodes),
                 first=model.label(subgraph.nodes[0]),
                 last=model.label(subgraph.nodes[-1]),
                 macs=total(node.macs for node in nodes_of.get(number, ())),
-                inputs=subgraph.inputs,
-                outputs=subgraph.outputs,
             )
             for number, subgraph in enumerate(subgraphs, 1)
         ),
