@@ -14,8 +14,7 @@ from npuconv import limits
 from npuconv.config import Options, make_options
 from npuconv.data import Source
 from npuconv.data.calibration_data import explained, load_float, open_calibration
-from npuconv.emit.formats import with_target_defaults
-from npuconv.emit.write_model import form_findings
+from npuconv.emit.write_model import form_findings, with_target_defaults
 from npuconv.errors import naming_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize

@@ -16,8 +16,7 @@ from npuconv.conversion import Conversion, refusal
 from npuconv.data import Source
 from npuconv.data.calibration_data import explained, load_float, open_calibration
 from npuconv.data.workers import one_thread_each
-from npuconv.emit.formats import with_target_defaults
-from npuconv.emit.write_model import emit_model, form_findings
+from npuconv.emit.write_model import emit_model, form_findings, with_target_defaults
 from npuconv.evaluate.comparison import check_loads, compare_conversion
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize

@@ -50,7 +50,7 @@ def convert(
     Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
     from npuconv.convert_model import convert_with
-    from npuconv.emit.formats import with_target_defaults
+    from npuconv.emit.write_model import with_target_defaults
 
     config = chosen_config(config, quiet=quiet)
     options = with_target_defaults(collect(config, flags))

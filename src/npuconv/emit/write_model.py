@@ -1,4 +1,4 @@
-"""A legal float model in its output format: lowering passes, limits of the target, metadata."""
+"""A legal float model in its output format: options, lowering passes, limits, metadata."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import onnx
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
+from npuconv.config import Options
 from npuconv.emit import int8_operators, int32_sums
 from npuconv.emit.emission import Emission
 from npuconv.emit.lowering.lower_boundaries import lower_boundaries
@@ -15,7 +16,7 @@ from npuconv.emit.lowering.quantize_activations import quantize_activations
 from npuconv.emit.lowering.quantize_weights import quantize_weights
 from npuconv.emit.lowering.split_accumulated import split_accumulated
 from npuconv.emit.lowering.write_bias_channels import write_bias_channels
-from npuconv.errors import InternalError
+from npuconv.errors import InternalError, UsageError
 from npuconv.findings import Finding
 from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
@@ -26,7 +27,25 @@ from npuconv.model import Model, Node, facts, save
 from npuconv.records import dataclass, replace
 from npuconv.rules import engine
 from npuconv.rules.checks.accumulator_overflow import accumulator_overflow
+from npuconv.target import Target
 from npuconv.version import __version__
+
+
+def with_target_defaults(options: Options) -> Options:
+    """Return the options with format and opset of the target where the user gave none.
+
+    Raises:
+        TargetError: not a valid target description.
+        UsageError: a layout that the format does not have.
+    """
+    target = Target.load(options.target)
+    options = options.for_target(target.format, target.opset)
+    if options.layout == "nhwc" and options.format != "qoperator":
+        raise UsageError(
+            f"--layout nhwc: --format {options.format} has no such layout, only qoperator has",
+            hint="add --format qoperator, or leave the layout at nchw",
+        )
+    return options
 
 
 def form_findings(legal: LegalModel) -> list[Finding]:
