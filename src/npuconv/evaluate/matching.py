@@ -22,7 +22,6 @@ from npuconv.model import Model, nhwc, query
 from npuconv.model.proto import Links, attributes_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
-from npuconv.records import dataclass
 from npuconv.validated import Bounded, Record, read_json
 
 KEY = "npuconv.layers"  # key in the model's metadata
@@ -95,16 +94,10 @@ def record(layers: Iterable[LayerPair]) -> str:
     return json.dumps(entries, separators=(",", ":"))
 
 
-@dataclass(frozen=True)
-class Matches:
-    """Layers of both models, and layers that only the int8 model has."""
-
-    layers: tuple[LayerPair, ...]
-    unmatched: tuple[str, ...]
-
-
-def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
-    """Find the layers of an int8 model in the float model.
+def match(
+    float_model: onnx.ModelProto, int8_model: onnx.ModelProto
+) -> tuple[list[LayerPair], tuple[str, ...]]:
+    """Return the layers of both models, and the names of layers that only the int8 model has.
 
     The int8 model has QLinearConv, or explicit conversions.
     """
@@ -119,10 +112,8 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
     tensors = {name for node in float_model.graph.node for name in node.output}
     stored = {name for node in int8_model.graph.node for name in node.output}
     layers = [layer for layer in layers if layer.stored in stored]
-    return Matches(
-        tuple(layer for layer in layers if layer.tensor in tensors),
-        tuple(layer.name for layer in layers if layer.tensor not in tensors),
-    )
+    unmatched = tuple(layer.name for layer in layers if layer.tensor not in tensors)
+    return [layer for layer in layers if layer.tensor in tensors], unmatched
 
 
 def _inferred_layers(model: onnx.ModelProto, floats: Links) -> Iterator[LayerPair]:

@@ -90,7 +90,7 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     tool = open_tool(vendor, vendor_python, after) if vendor is not None else None
     feeds, assumed = choose_samples((before, after), data, settings, samples, classes)
     feeds = replace(feeds, notes=tuple(notes_without_labels(feeds.notes, labels, path)))
-    matches = matching.match(before.proto, after.proto)
+    pairs, unmatched = matching.match(before.proto, after.proto)
     right = [0, 0]  # rows that each model classifies rightly
     batch = len(np.atleast_1d(next(iter(feeds[0].values())))) if classes is not None else 0
     results: list[tuple[Feed, Feed, Feed]] = []  # inputs and outputs, for the vendor's tool
@@ -112,9 +112,7 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     scales, models = matching.scales(after.proto, after.name), (before.proto, after.proto)
     try:
         progress("loading models", 0, len(feeds))
-        comparison = Comparison(
-            *models, scales, matches.layers, after.tflite, layer_samples=LAYER_SAMPLES
-        )
+        comparison = Comparison(*models, scales, pairs, after.tflite, layer_samples=LAYER_SAMPLES)
         measured = comparison.measure(feeds, count_sample)
     except executor.RuntimeRefusedError as error:
         name = after.name
@@ -179,7 +177,7 @@ def verify(  # noqa: PLR0913 - one keyword per flag
         ),
         layers=layers,
         layer_samples=min(len(feeds), LAYER_SAMPLES) if layers else 0,
-        unmatched=matches.unmatched,
+        unmatched=unmatched,
         labelled=labelled,
         min_sqnr_db=min_sqnr,
         vendor=verdict,
