@@ -67,10 +67,10 @@ def cut(model: onnx.ModelProto, target: Target) -> list[ModelPart]:
     constants, exported = {t.name for t in graph.initializer}, {o.name for o in graph.output}
     for _, nodes in sorted(groups.items()):
         results = [name for k in nodes for name in graph.node[k].output if name]
+        local, inside = constants.union(results), set(nodes)
         read = dict.fromkeys(name for k in nodes for name in reads(graph.node[k]))
-        inputs = tuple(name for name in read if name not in constants.union(results))
-        others = {name for name in results if readers.get(name, set()) - set(nodes)}
-        outputs = tuple(name for name in results if name in exported | others)
+        inputs = tuple(name for name in read if name not in local)
+        outputs = tuple(n for n in results if n in exported or readers.get(n, set()) - inside)
         parts.append(ModelPart(sides[nodes[0]], tuple(nodes), inputs, outputs))
     outputs = tuple(o.name for o in graph.output if o.name in constants)
     return parts + ([ModelPart("host", (), (), outputs)] if outputs else [])
