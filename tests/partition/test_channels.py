@@ -326,6 +326,14 @@ def test_a_lower_bound_other_than_0(bounds):
     assert needed(bounded(first(), *bounds).model()) == {"a", "y"}
 
 
+def test_a_bound_in_a_group_that_another_bound_gives_one_scale():
+    """The convolution reads more than 6: the group has one scale, which 0.7 cannot end."""
+    net = bounded(first().conv("a", (4, 4, 3, 3), pads=[1] * 4, to="b"), 0, 6)
+    bounded(net, 0, 0.7, source="b", to="z")
+    assert needed(net.model()) == {"a", "y"}
+    assert needed(net.op("Concat", "y", "z", axis=1).model()) == {"a", "y", "b", "z"}
+
+
 def test_a_fill_other_than_0():
     """A Pad with another fill needs one scale too."""
     assert needed(first().pad([0, 0, 1, 1, 0, 0, 1, 1], 0.0).model()) == set()

@@ -172,17 +172,20 @@ def uniform(plan: Plan) -> list[str]:
     """Return tensors that need one scale, because int8 saturation cannot replace their bounds.
 
     These are the tensors of a Clip whose lower bound is not 0, or whose upper bound does not hold
-    for all tensors with its scales; and the tensors of a Pad that does not fill with 0.
+    for all tensors with its scales; and the tensors of a Pad that does not fill with 0. As they
+    give their group one scale, the bound of another Clip may not hold for all of it any more.
     """
-    names = []
-    slots = trace(plan)
-    sources = [(t, frozenset(slots.slots(t.name))) for t in plan.sources]
-    for node in plan.passthrough:
-        low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
-        fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0
-        if low != 0 or fill != 0 or not _binds_all(plan, slots, sources, node):
-            names += [t.name for t in (node.inputs[0], *node.outputs)]
-    return names
+    names = dict[str, None]()
+    while True:
+        slots, count = trace(plan, names), len(names)
+        sources = [(t, frozenset(slots.slots(t.name))) for t in plan.sources]
+        for node in plan.passthrough:
+            low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
+            fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0
+            if low != 0 or fill != 0 or not _binds_all(plan, slots, sources, node):
+                names |= dict.fromkeys(t.name for t in (node.inputs[0], *node.outputs))
+        if len(names) == count:
+            return [*names]
 
 
 def _binds_all(
