@@ -99,8 +99,8 @@ class TfliteSession:
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
                 raise ModelError(f"{self._name}: LiteRT does not run it: {_line(error)}") from None
-            ends = [end for end in self._outputs if end.name in outputs]
-            numbers = {end.name: end.detail["index"] for end in ends}
+            tensors = [end for end in self._outputs if end.name in outputs]
+            numbers = {end.name: end.detail["index"] for end in tensors}
             return self.restored({n: self._interpreter.get_tensor(k) for n, k in numbers.items()})
 
     def stored(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

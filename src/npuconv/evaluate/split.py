@@ -189,9 +189,9 @@ def _write_part(
         ModelError: the type of an input or output of the part is unknown.
     """
     proto = opened.proto
-    ends = (*part.inputs, *part.outputs)
-    kinds = {n: onnx.TypeProto(tensor_type=types[n]) for n in ends if n in types}
-    unknown = [name for name in ends if name not in kinds]
+    boundary = (*part.inputs, *part.outputs)
+    kinds = {n: onnx.TypeProto(tensor_type=types[n]) for n in boundary if n in types}
+    unknown = [name for name in boundary if name not in kinds]
     if unknown:
         raise ModelError(
             f"{opened.name}: nothing tells the type of {unknown[0]!r}, where it would be cut",

@@ -150,8 +150,8 @@ def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> Non
         result, operator, scale = int8.result, int8.operator, int8.scales[-1]
         fixed = scale if operator is None else operator.tflite_result_scale(int8.scales)
         if fixed != scale:
-            own = TensorScales.from_scale(fixed.scale, fixed.zero)
-            result = draft.sibling(result, "own", own)
+            scales = TensorScales.from_scale(fixed.scale, fixed.zero)
+            result = draft.sibling(result, "own", scales)
         written = helper.make_node(int8.op, int8.inputs, [result], int8.name)
         written.attribute.extend(int8.node.attribute)
     description = OPERATORS.get(written.op_type) if node.domain in STANDARD else None
