@@ -207,7 +207,13 @@ class Record:
 
 def by_key(record: Record) -> dict[str, Any]:
     """Return the values of the fields by key; records inside stay records."""
-    return {keys_of(item)[0]: getattr(record, item.name) for item in fields(record)}  # type: ignore[arg-type]
+    return {key: getattr(record, name) for key, name in _first_keys(type(record))}
+
+
+@_once
+def _first_keys(kind: Any) -> list[tuple[str, str]]:
+    """Return first key and name of each field."""
+    return [(keys_of(item)[0], item.name) for item in fields(kind)]
 
 
 def read_json(kind: Any, text: str) -> Any:
@@ -239,7 +245,7 @@ def keys_of(item: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 def types_of(kind: type[Record]) -> dict[str, Any]:
     """Return the types of fields by their first key."""
-    return {keys[0]: _layout(kind)[keys[0]][1] for keys in map(keys_of, fields(kind))}  # type: ignore[arg-type]
+    return {key: _layout(kind)[key][1] for key, _ in _first_keys(kind)}
 
 
 @_once

@@ -71,7 +71,9 @@ class Observation:
     @property
     def is_finite(self) -> bool:
         """True if no value is NaN or infinite."""
-        return not self.count or bool(np.isfinite([self.lows, self.highs]).all())
+        return not self.count or (
+            math.isfinite(self.lows.min()) and math.isfinite(self.highs.max())
+        )
 
 
 def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: int) -> Observation:

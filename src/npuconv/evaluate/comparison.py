@@ -77,15 +77,17 @@ class Stats(ErrorStats):
             self._indices += np.size(reference)
             return
         f, q, error = self.accumulate(reference, result)
-        largest = float(np.abs(error).max(initial=0.0))
+        largest = max(float(error.max(initial=0.0)), -float(error.min(initial=0.0)))
         if math.isnan(largest):  # NaN counts as an infinite difference, but not equal infinities
             largest = float(np.nan_to_num(abs(error[f != q]), nan=math.inf).max(initial=0.0))
         self.max_abs_error = max(self.max_abs_error or 0.0, largest)
         for k, values in enumerate((f, q)):
-            is_finite = np.isfinite(values)
-            finite = values if is_finite.all() else values[is_finite]
             low, high = self.ranges[k]
-            self.ranges[k] = float(finite.min(initial=low)), float(finite.max(initial=high))
+            lowest, highest = float(values.min(initial=low)), float(values.max(initial=high))
+            if not (math.isfinite(lowest) and math.isfinite(highest)):
+                finite = values[np.isfinite(values)]
+                lowest, highest = finite.min(initial=low), finite.max(initial=high)
+            self.ranges[k] = float(lowest), float(highest)
 
     def include(self, tensor: Stats) -> None:
         """Add the samples of another tensor."""
