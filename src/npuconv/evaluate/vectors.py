@@ -201,13 +201,17 @@ def _write_layer(
     }
 
 
+def rescaling(how: Requantize) -> Rescaling:
+    """Return the requantization of a target file."""
+    return Rescaling(how.kind, how.multiplier_bits, how.max_shift, how.rounding)
+
+
 def _write_operator(
     operator: Int8Operator, file: Path, values: Mapping[str, Array], how: Requantize
 ) -> dict[str, Any]:
     inputs = [{**values, **operator.constants}[source] for source in operator.sources]
     whole = [WholeArray.from_array(x) for x in inputs]
-    rescaling = Rescaling(how.kind, how.multiplier_bits, how.max_shift, how.rounding)
-    y = operator.compute(whole, rescaling).values.astype(np.int8)
+    y = operator.compute(whole, rescaling(how)).values.astype(np.int8)
     return {
         "name": operator.name,
         **_write_arrays(file, {**{f"x{k}": x for k, x in enumerate(inputs)}, "y": y}),
