@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from hypothesis import given
@@ -88,6 +88,20 @@ def test_a_fault_is_described_by_pydantic():
     with pytest.raises(ValueError, match="no 7") as caught:
         Every.model_validate({"inner": 7, "share": 2, "other": 1, "named": {"k": {"size": 9}}})
     assert [fault["loc"] for fault in faults(caught.value)][:2] == [("share",), ("inner",)]
+
+
+class Finite(Record):
+    """A record with a setting of pydantic."""
+
+    model_config: ClassVar = {"allow_inf_nan": False}
+    size: float
+
+
+def test_settings_of_pydantic_hold():
+    """A record that has some is not read without it."""
+    assert Finite.model_validate({"size": 1.5}).size == 1.5
+    with pytest.raises(ValueError, match="finite"):
+        Finite.model_validate({"size": float("nan")})
 
 
 def test_a_record_is_a_value():

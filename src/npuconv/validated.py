@@ -298,7 +298,7 @@ def _read_marked(kind: Any, marks: tuple[Any, ...], value: Any) -> Any:
 
 
 def _read_record(kind: Any, data: Any) -> Any:
-    if not isinstance(data, dict):
+    if kind.model_config or not isinstance(data, dict):  # pydantic alone knows its settings
         raise ValueError
     layout, values = _layout(kind), {}
     for key, value in data.items():
