@@ -229,7 +229,7 @@ def read_json(kind: Any, text: str) -> Any:
 
 
 def faults(error: ValueError) -> list[dict[str, Any]]:
-    """Return what ``Record.model_validate`` found wrong, as pydantic describes it."""
+    """Return the faults in an error of ``Record.model_validate``, as pydantic describes them."""
     return cast("Any", error).errors()
 
 

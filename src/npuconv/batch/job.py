@@ -69,9 +69,8 @@ class Settings(JobLimits):
     """
 
     jobs: int | None = Field(default=None, ge=1)  # number of jobs at once; None: cores / threads
-    threads: int = Field(
-        default=1, ge=1
-    )  # threads of each job; last digits of results depend on it
+    # Threads of each job; last digits of results depend on it.
+    threads: int = Field(default=1, ge=1)
     resume: bool = True  # whether jobs that are done and unchanged are skipped
     scheduler: str | None = None  # address of a Dask scheduler; None: this machine
 

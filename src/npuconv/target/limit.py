@@ -60,7 +60,7 @@ class Limit(Cited):
     )
 
     def check(self) -> None:
-        """Check the predicate, of which there is one, and the keys beside it."""
+        """Check that there is one predicate, with keys that belong to it."""
         names = [name for name in PREDICATES if getattr(self, name) is not None]
         if len(names) != 1:
             raise ValueError(
