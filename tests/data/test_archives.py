@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -91,6 +92,17 @@ def test_the_same_samples_as_from_an_array(tmp_path: Path, kind: int) -> None:
     same(ours[::-1], theirs[::-1])
     for left, right in zip(ours.split(5), theirs.split(5), strict=True):
         same(left, right)
+
+
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    """An archive holds no open file, whether its array could be read or not."""
+    good = Archive(pack(tmp_path / "good.npz", x=X))
+    bad = Archive(pack(tmp_path / "bad.npz", x=b"no array"))
+    assert good.peek("x").shape == X.shape
+    assert good["x"].shape == X.shape
+    with pytest.raises(CalibrationError):
+        bad["x"]
+    assert {good.file, bad.file}.isdisjoint(Path(f.path) for f in psutil.Process().open_files())
 
 
 @settings(suppress_health_check=UNCHECKED, max_examples=40)

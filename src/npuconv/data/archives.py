@@ -63,9 +63,8 @@ class Archive(Mapping[str, Array]):
 
     def __init__(self, file: Path, allowed: Limits | None = None) -> None:
         self.file, self._allowed = file, allowed or limits.present()
-        with explained(file):
-            self._zip = zipfile.ZipFile(file)
-            self._names = {name.removesuffix(".npy"): name for name in self._zip.namelist()}
+        with explained(file), zipfile.ZipFile(file) as members:
+            self._names = {name.removesuffix(".npy"): name for name in members.namelist()}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -79,20 +78,21 @@ class Archive(Mapping[str, Array]):
         Raises:
             CalibrationError: it is damaged, holds Python objects, or is far larger than the file.
         """
-        info = self._zip.getinfo(self._names[name])
-        with explained(self.file):
-            header = self._header(name, info)
+        member = self._names[name]
+        with explained(self.file), zipfile.ZipFile(self.file) as members:
+            info = members.getinfo(member)
+            header = self._header(name, members, info)
             if header is None or info.file_size <= HELD_BYTES:
-                with self._zip.open(info) as stream:
+                with members.open(info) as stream:
                     array = npy.read_array(stream, allow_pickle=False)
                     stream.read(1)  # zipfile tests the checksum at the end of the member
                     return array
             order: Literal["C", "F"] = "F" if header.by_columns else "C"
             if info.compress_type != zipfile.ZIP_STORED:
-                with self._zip.open(info) as stream, tempfile.TemporaryFile() as scratch:
+                with members.open(info) as stream, tempfile.TemporaryFile() as scratch:
                     shutil.copyfileobj(stream, scratch)
                     return np.memmap(scratch, header.dtype, "r", header.start, header.shape, order)
-            with self._zip.open(info) as stream:
+            with members.open(info) as stream:
                 while stream.read(_PIECE):
                     pass
             with self.file.open("rb") as file:
@@ -107,13 +107,13 @@ class Archive(Mapping[str, Array]):
         Raises:
             CalibrationError: it is damaged.
         """
-        with explained(self.file):
-            header = self._header(name, self._zip.getinfo(self._names[name]))
+        with explained(self.file), zipfile.ZipFile(self.file) as members:
+            header = self._header(name, members, members.getinfo(self._names[name]))
         if header is None:
             return self[name]
         return np.broadcast_to(np.zeros((), header.dtype), header.shape)
 
-    def _header(self, name: str, info: zipfile.ZipInfo) -> _Header | None:
+    def _header(self, name: str, members: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Header | None:
         """Read the header of an array; None if only numpy can.
 
         Raises:
@@ -122,7 +122,7 @@ class Archive(Mapping[str, Array]):
         """
         size, allowed = info.file_size, self._allowed
         where = f"{self.file}: array {name!r}"
-        with self._zip.open(info) as stream:
+        with members.open(info) as stream:
             header = _read_header(stream)
         if header is not None:
             if header.dtype.hasobject:
