@@ -15,7 +15,7 @@ from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
 from npuconv.records import dataclass
 from npuconv.tflite import flatbuffer
-from npuconv.validated import Bounded, read_json
+from npuconv.validated import Bounded, read_entries
 
 _MAX_RANK = 8  # largest rank of a tensor of TFLite
 _Index = Annotated[int, Bounded(ge=0)]
@@ -122,10 +122,7 @@ def _interface_tensors(
     Raises:
         ModelError: nothing is recorded, or it does not fit.
     """
-    try:
-        entries = read_json(list[tuple[str, _Order]], record)
-    except ValueError:
-        entries = []
+    entries = read_entries(tuple[str, _Order], record)
     fits = [sorted(order) for _, order in entries] == [[*range(len(d["shape"]))] for d in details]
     if not fits:
         raise ModelError(
@@ -141,12 +138,8 @@ def _interface_tensors(
 def _layer_tensors(record: str, details: Sequence[Mapping[str, Any]]) -> list[_FileTensor]:
     """Return the recorded tensors of layers; an empty result if the record does not fit."""
     by_number = {detail["index"]: detail for detail in details}
-    try:
-        entries = read_json(list[tuple[str, _Order, _Index]], record)
-    except ValueError:
-        return []
     tensors = []
-    for label, order, number in entries:
+    for label, order, number in read_entries(tuple[str, _Order, _Index], record):
         if number not in by_number or sorted(order) != [*range(len(by_number[number]["shape"]))]:
             return []
         tensors.append(_FileTensor(label, by_number[number], order))

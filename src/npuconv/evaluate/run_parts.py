@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv import executor, yamlio
-from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
-from npuconv.data import Feed, Source, preparation
+from npuconv.data import Source, preparation
 from npuconv.errors import ModelError
 from npuconv.evaluate.integer_form import in_integers
+from npuconv.evaluate.matching import quantized
 from npuconv.evaluate.pairs import Opened, choose_samples, concatenate_samples, open_model
 from npuconv.evaluate.simulator import as_float
 from npuconv.records import dataclass
-from npuconv.schemas.split import MANIFEST, CrossingTensor, Manifest, PartEntry
+from npuconv.schemas.split import MANIFEST, Manifest, PartEntry
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -80,9 +80,9 @@ def run_parts(
             raise ModelError(f"{unsplit.name}: {text}", hint="give that one, or split this one")
         reference = _session(in_integers(unsplit).proto, unsplit.name, optimize=False)
     rows: list[dict[str, Array]] = []
-    differences = dict.fromkeys(manifest.outputs, 0)
+    differences, scales = dict.fromkeys(manifest.outputs, 0), _input_scales(manifest)
     for number, feed in enumerate(feeds):
-        stored = _quantized(manifest, feed)
+        stored = quantized(feed, scales)
         rows.append(_run(manifest, sessions, stored))
         for name, values in ({} if reference is None else reference.run(stored)).items():
             differences[name] += _count_differences(rows[-1][name], values)
@@ -157,14 +157,14 @@ def _session(model: onnx.ModelProto, name: str, *, optimize: bool) -> executor.S
 
 def _interface(manifest: Manifest) -> Opened:
     """Return a model of the inputs alone, all of them numbers, to choose samples for it."""
-    rows = {tensor.name: tensor for tensor in manifest.tensors}
+    rows, scales = {tensor.name: tensor for tensor in manifest.tensors}, _input_scales(manifest)
     infos, outputs = [], []
     for name in manifest.inputs:
         row = rows.get(name)
         if row is None:
             raise ModelError(f"{MANIFEST}: says nothing of input {name!r}", hint=_AGAIN)
         try:
-            dtype = np.dtype(np.float32 if _takes_integers(row) else row.dtype)
+            dtype = np.dtype(np.float32 if name in scales else row.dtype)
         except TypeError:
             problem = f"{row.dtype[:40]!r} is no type of a tensor"
             raise ModelError(f"{MANIFEST}: {problem}", hint=_AGAIN) from None
@@ -179,16 +179,10 @@ def _interface(manifest: Manifest) -> Opened:
     return Opened(model, manifest.model.name, manifest.model.sha256)
 
 
-def _takes_integers(tensor: CrossingTensor) -> bool:
-    """Return whether an input takes int8 values with a scale."""
-    return tensor.scale is not None and tensor.dtype == "int8"
-
-
-def _quantized(manifest: Manifest, feed: Feed) -> dict[str, Array]:
-    """Return a sample as the model takes it: integers where its inputs are int8."""
-    rows = (tensor for tensor in manifest.tensors if _takes_integers(tensor))
-    scales = {row.name: row.scale for row in rows if isinstance(row.scale, float)}
-    return {n: quantize(x, scales[n]) if n in scales else x for n, x in feed.items()}
+def _input_scales(manifest: Manifest) -> dict[str, float]:
+    """Return the scales of int8 tensors with one scale, which samples are divided by."""
+    rows = (tensor for tensor in manifest.tensors if tensor.dtype == "int8")
+    return {row.name: row.scale for row in rows if isinstance(row.scale, float)}
 
 
 def _run(

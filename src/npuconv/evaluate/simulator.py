@@ -30,7 +30,8 @@ from npuconv.emit.int8_operators import Int8Operator, int8_operators
 from npuconv.emit.int32_sums import with_layers
 from npuconv.errors import ModelError
 from npuconv.evaluate.subgraphs import element_types
-from npuconv.model.proto import Links, all_names
+from npuconv.model.graph_import import standard_opset
+from npuconv.model.proto import Links, all_names, metadata_of
 from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.records import dataclass, replace
 
@@ -100,10 +101,8 @@ class _Simulation:
         self.added: list[onnx.TensorProto] = []
         self._model, self._names = model, set(all_names(model.graph))
         self.links = Links(model.graph)
-        imports = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
-        self.opset = max(imports, default=1)
-        metadata = {entry.key: entry.value for entry in model.metadata_props}
-        self.rescaling = _requantization(metadata.get(REQUANTIZE_KEY, ""))
+        self.opset = standard_opset(model) or 1
+        self.rescaling = _requantization(metadata_of(model).get(REQUANTIZE_KEY, ""))
 
     def constant(self, name: str) -> Array | None:
         """Return the value of an initializer or of a Constant node; None for any other tensor."""
