@@ -47,7 +47,7 @@ def check(tensors: Iterable[onnx.TensorProto], name: str, folder: Path) -> None:
     for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             where = f"{name}: external data: {tensor.name!r}"
-            entries = _entries(tensor, where)
+            entries = {entry.key: entry.value for entry in tensor.external_data}
             location = entries.get("location", "")
             if location not in sizes:
                 sizes[location] = _file_size(location, folder, where)
@@ -60,12 +60,6 @@ def _check_total(size: int, name: str) -> None:
     if size > limit:
         text = f"{name}: has {size} bytes, over {limit}"
         raise ModelError(text, hint=limits.hint("model_bytes"))
-
-
-def _entries(tensor: onnx.TensorProto, where: str) -> dict[str, str]:
-    if any(isinstance(text, bytes) for e in tensor.external_data for text in (e.key, e.value)):
-        raise ModelError(f"{where}: not UTF-8 text")
-    return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def _file_size(location: str, folder: Path, where: str) -> int:
