@@ -23,7 +23,7 @@ ARRAYS = frozenset({".npz", ".npy"})
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 
 _ZIP = b"PK"
-MAX_SHOWN = 200  # characters of a line that is no file
+MAX_SHOWN = 200  # characters of a path that cannot be read
 MAX_TEXT_BYTES = 64 * 2**20  # largest list of samples
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from npuconv import executor
 from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
 from npuconv.records import dataclass
@@ -68,7 +69,9 @@ class TfliteSession:
             )
             self._interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            raise ModelError(f"{name}: LiteRT does not load it: {_line(error)}") from None
+            raise ModelError(
+                f"{name}: LiteRT does not load it: {executor.first_line(error)}"
+            ) from None
         metadata = flatbuffer.read_metadata(data)
         details = [*self._interpreter.get_input_details(), *self._interpreter.get_output_details()]
         interface = _interface_tensors(metadata.get(ENDS, ""), details, name)
@@ -98,7 +101,9 @@ class TfliteSession:
                     self._interpreter.set_tensor(end.detail["index"], values)
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
-                raise ModelError(f"{self._name}: LiteRT does not run it: {_line(error)}") from None
+                raise ModelError(
+                    f"{self._name}: LiteRT does not run it: {executor.first_line(error)}"
+                ) from None
             tensors = [end for end in self._outputs if end.name in outputs]
             numbers = {end.name: end.detail["index"] for end in tensors}
             return self.restored({n: self._interpreter.get_tensor(k) for n, k in numbers.items()})
@@ -144,7 +149,3 @@ def _layer_tensors(record: str, details: Sequence[Mapping[str, Any]]) -> list[_F
             return []
         tensors.append(_FileTensor(label, by_number[number], order))
     return tensors
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ from npuconv.evaluate.pairs import Opened, choose_samples, concatenate_samples, 
 from npuconv.evaluate.simulator import as_float
 from npuconv.records import dataclass
 from npuconv.schemas.split import MANIFEST, Manifest, PartEntry
+from npuconv.timings import Progress, silent
 
 Array = NDArray[Any]
-Progress = Callable[[str, int, int], None]
 _MAX_MANIFEST_BYTES = 256 * 2**20  # manifest of a model with 100,000 layers
 _AGAIN = "write the folder anew with npuconv split"
 
@@ -48,7 +48,7 @@ def run_parts(
     *,
     samples: int | None = None,
     whole: str | Path | onnx.ModelProto | None = None,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: Progress = silent,
     **options: Any,
 ) -> Ran:
     """Run the parts of a folder one after the other.
@@ -107,8 +107,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise ModelError(f"{path}: over {_MAX_MANIFEST_BYTES >> 20} MiB", hint=_AGAIN)
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError, OSError) as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelError(f"{path}: {text}", hint=_AGAIN) from None
+        raise ModelError(f"{path}: {executor.first_line(error)}", hint=_AGAIN) from None
     try:
         manifest = Manifest.model_validate(content)
     except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,10 @@ from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.records import dataclass, replace
 from npuconv.target import Target
 from npuconv.target.description import Requantize
+from npuconv.timings import Progress, silent
 from npuconv.version import __version__
 
 Array = NDArray[Any]
-Progress = Callable[[str, int, int], None]
 SCHEMA_VERSION = 1
 
 
@@ -67,7 +67,7 @@ def vectors(
     layers: str = "*",
     samples: int = 1,
     target: str | None = None,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: Progress = silent,
     **options: Any,
 ) -> Vectors:
     """Write integer input and output of every int8 convolution, as the device computes it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Unpack
 
@@ -34,9 +34,9 @@ from npuconv.model.source import read_source
 from npuconv.records import replace
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
+from npuconv.timings import Progress, silent
 from npuconv.version import __version__
 
-Progress = Callable[[str, int, int], None]  # stage, done, total
 LAYER_SAMPLES = 8  # number of samples on which layers are compared
 SYNTHETIC = "the samples are made up, so these numbers prove little: give --data with real inputs"
 UNNORMALIZED = (
@@ -55,7 +55,7 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     min_sqnr: float | None = None,
     vendor: str | None = None,
     vendor_python: str | Path | None = None,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: Progress = silent,
     **options: Unpack[SampleKeywords],
 ) -> schema.VerifyReport:
     """Measure the error of an int8 model against the float model it was made from.
