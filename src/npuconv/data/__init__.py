@@ -104,10 +104,7 @@ def _taking(key: str, inputs: Sequence[InputSpec]) -> Sequence[InputSpec]:
 
 
 def _open_path(
-    path: Path,
-    inputs: Sequence[InputSpec],
-    preprocess: Preprocess,
-    limit: int,
+    path: Path, inputs: Sequence[InputSpec], preprocess: Preprocess, limit: int
 ) -> Samples:
     suffix = path.suffix.lower()
     label = str(path)  # messages name the whole path, reports the last part

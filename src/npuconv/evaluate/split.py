@@ -43,20 +43,13 @@ WEIGHTS = "weights.bin"
 _ALIGNMENT = 16  # bytes; each array begins at a multiple, for vector loads
 _FLOAT_BITS = 31  # bits of the multipliers that represent float factors
 # Operator -> places of the scales of its input and of its output among its inputs.
-_QPARAMS = {
-    "QuantizeLinear": (None, 1),
-    "DequantizeLinear": (1, None),
-    "QLinearConv": (1, 6),
-}
+_QPARAMS = {"QuantizeLinear": (None, 1), "DequantizeLinear": (1, None), "QLinearConv": (1, 6)}
 Array = NDArray[Any]
 Qparams = tuple[Array, Array]  # scale and zero point
 
 
 def split(
-    model: str | Path | onnx.ModelProto,
-    directory: str | Path,
-    *,
-    target: str | None = None,
+    model: str | Path | onnx.ModelProto, directory: str | Path, *, target: str | None = None
 ) -> schema.Manifest:
     """Write the parts of the device and of the host as models of their own, and a manifest.
 
