@@ -97,7 +97,7 @@ def explore_limits(
     layers: dict[str, Layers] = {}
     left_out: dict[str, str] = {}
     settings = make_options({"verify": False, **options, "target": target})
-    refusals: dict[str, list[UnknownInputError]] = {}  # of models without an input, by its name
+    refusals: dict[str, list[UnknownInputError]] = {}  # errors by name of an input
     for number, path in enumerate(models, 1):
         try:
             legal = _legalize(path, settings, refusals)

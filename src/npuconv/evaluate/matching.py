@@ -169,7 +169,7 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
 
 
 def quantized(feed: Mapping[str, Array], scales: Mapping[str, float]) -> dict[str, Array]:
-    """Return a sample as a model with int8 inputs takes it; ``scales`` are those of the inputs."""
+    """Return a sample as a model with int8 inputs takes it, by the scales of its inputs."""
     return {n: quantize(x, scales[n]) if n in scales else x for n, x in feed.items()}
 
 

@@ -69,10 +69,10 @@ def display_name(path: str | Path) -> str:
 
     Of an absolute path the last folder stays if the name of the file is ``files.UNNAMED``.
     """
-    shown = Path(path)
-    if shown.is_absolute():
-        shown = Path(*shown.parts[-2 if shown.name == files.UNNAMED else -1 :])
-    return shown.as_posix()
+    short = Path(path)
+    if short.is_absolute():
+        short = Path(*short.parts[-2 if short.name == files.UNNAMED else -1 :])
+    return short.as_posix()
 
 
 def from_proto(
