@@ -24,15 +24,12 @@ from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.matching import LayerPair, layer_pairs, numbers, quantized
 from npuconv.evaluate.simulator import as_float
-from npuconv.findings import Finding
-from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
 from npuconv.model.graph_import import standard_opset
 from npuconv.model.proto import Links, attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, with_logit_outputs
 from npuconv.quantize.quantization import Quantization
 from npuconv.records import dataclass, field
-from npuconv.rules import engine
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:
@@ -476,16 +473,3 @@ def check_loads(model: onnx.ModelProto) -> str:
         return executor.refusal(model)
     except executor.RuntimeRefusedError as error:
         raise InternalError(f"the result does not load: {error}", where="emit") from None
-
-
-def accuracy_findings(
-    legal: LegalModel, accuracy: quality.Accuracy, broken: tuple[str, ...] = ()
-) -> list[Finding]:
-    """Return findings of the rules that look at the measured int8 model.
-
-    Raises:
-        InternalError: a bug in a rule.
-    """
-    if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
-        return []
-    return engine.lint(legal.rule_context(accuracy=accuracy, broken=broken), stage="measured")
