@@ -144,7 +144,7 @@ def _shape(node: Node) -> Iterator[str]:
         yield f"it has {needed} dimensions, which leaves no spatial axis"
     if dims is not None and len(dims) != needed:
         yield f"its input has {len(dims)} dimensions where {needed} are needed"
-    weight = query.static_shape(query.input_of(node, 1))
+    weight = query.static_shape(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
     if weight is None or not dims or not isinstance(dims[-1], int):
         return
     group = int(query.attribute(node, "group", 1))
