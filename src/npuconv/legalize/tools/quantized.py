@@ -250,9 +250,3 @@ def quantize_as(
     edit.disconnect(node)
     inputs: Sequence[Tensor] = [values, scale, *([zero] if zero is not None else [])]
     edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
-
-
-def drop_unused_domain(model: Model) -> None:
-    """Remove the import of onnxruntime's operators where none is left."""
-    if not any(n.domain == CONTRIB and len(n.outputs) for n, _ in model.walk()):
-        edit.drop_domain(model, CONTRIB)
