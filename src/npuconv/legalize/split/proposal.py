@@ -95,8 +95,7 @@ class Proposal:
         if self.weights is not None:
             weight = builder.weights(piece, self.text, self.weights)
         if self.bias is not None and form.bias:
-            values = self.bias(builder.bias_values(piece))
-            bias = builder.biases(piece, self.text, lambda: values)
+            bias = builder.biases(piece, self.text, self.bias)
         source = builder.pad(piece.source, self.pads)
         inner = replace(piece, layer=form, source=source, weight=weight, bias=bias)
         return builder.slice(emit(inner), self.bounds)
