@@ -275,27 +275,20 @@ def move(model: Model, node: Node, order: AxisMap) -> None:
     elif node.op in _BY_AXIS:
         old = _BY_AXIS[node.op](node)
         assert old is not None, "ask is_movable first"
-        _move_values(model, node, order, old)
-
-
-def _move_values(model: Model, node: Node, order: AxisMap, old: list[Any]) -> None:
-    if node.op == "Resize":
-        index = len(node.inputs) - 1
-        array = query.constant_input(node, index)
-        assert array is not None
-        new = np.asarray(order.apply(array.reshape(-1).tolist(), 1), array.dtype)
-        node.inputs[index] = edit.constant(model, f"{node.name}/factors", new)
-        return
-    if node.op == "Pad":
-        name, index = "pads", 1
-        values = order.apply(old[: order.rank], 0) + order.apply(old[order.rank :], 0)
-    else:
-        name, index = "axes", 3
-        values = [order.axes.index(axis % order.rank) for axis in old]
-    if query.input_of(node, index) is None:
-        node.attrs[name] = values
-    else:
-        node.inputs[index] = edit.integers(model, f"{node.name}/{name}", values)
+        if node.op == "Resize":
+            new = np.asarray(order.apply(old, 1), node.inputs[-1].dtype)
+            node.inputs[-1] = edit.constant(model, f"{node.name}/factors", new)
+            return
+        if node.op == "Pad":
+            name, index = "pads", 1
+            values = order.apply(old[: order.rank], 0) + order.apply(old[order.rank :], 0)
+        else:
+            name, index = "axes", 3
+            values = [order.axes.index(axis % order.rank) for axis in old]
+        if query.input_of(node, index) is None:
+            node.attrs[name] = values
+        else:
+            node.inputs[index] = edit.integers(model, f"{node.name}/{name}", values)
 
 
 def _pads(node: Node) -> list[int] | None:
