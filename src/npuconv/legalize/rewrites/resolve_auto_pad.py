@@ -50,7 +50,13 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
     with log.rewrite(
         model, [node], before, after, modulus=modulus, measure=not unmeasurable
     ) as record:
-        _write(node, win, pads, extra)
+        node.attrs |= {"auto_pad": "NOTSET", "pads": flat_pads(pads)}
+        node.attrs.pop("output_shape", None)
+        if any(extra):
+            node.attrs["output_padding"] = list(extra)
+        # SAME fixes the cells; ceil_mode would add a cell if the stride exceeds the kernel.
+        if win.auto_pad in SAME and node.attrs.get("ceil_mode"):
+            node.attrs["ceil_mode"] = 0
         if shorter is not None and record.old is not None:
             record.old.set_last("output_shape", shorter)
         if unmeasurable:
@@ -70,16 +76,3 @@ def _why_not_measurable(win: Window) -> str:
     if slack > (1 if win.op == "Conv" else 0):
         return "onnxruntime pads by less than nothing where a stride is larger than its kernel"
     return ""
-
-
-def _write(
-    node: Node, win: Window, pads: tuple[tuple[int, int], ...], extra: tuple[int, ...]
-) -> None:
-    node.attrs["auto_pad"] = "NOTSET"
-    node.attrs["pads"] = flat_pads(pads)
-    node.attrs.pop("output_shape", None)
-    if any(extra):
-        node.attrs["output_padding"] = list(extra)
-    # SAME fixes the number of cells; ceil_mode would add a cell if the stride exceeds the kernel.
-    if win.auto_pad in SAME and node.attrs.get("ceil_mode"):
-        node.attrs["ceil_mode"] = 0
