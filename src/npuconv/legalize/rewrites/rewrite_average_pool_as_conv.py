@@ -24,9 +24,7 @@ from npuconv.legalize.tools.conv_forms import (
     replace_by_conv,
 )
 from npuconv.model import Model, Node, Window, query, window
-from npuconv.model.conv import effective_kernel
-
-Dims = tuple[int | str | None, ...]
+from npuconv.model.conv import Dims, effective_kernel
 
 GLOBAL = "GlobalAveragePool"
 _UNKNOWN_CHANNELS = "the number of its channels is not known"

@@ -20,10 +20,10 @@ from npuconv.legalize.tools.conv_forms import (
     type_obstacle,
 )
 from npuconv.model import Model, Node, Tensor, edit, query, window
+from npuconv.model.conv import Dims
 from npuconv.records import dataclass
 
 if TYPE_CHECKING:
-    Dims = tuple[int | str | None, ...]
     Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64, [] or [C]
 
 TWO_SIDED = ("Mul", "Div", "Add", "Sub")

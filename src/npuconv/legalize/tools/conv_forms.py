@@ -10,10 +10,8 @@ from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.tools.layout import NEW, AxisMap
 from npuconv.model import Model, Node, Tensor, Window, edit
-from npuconv.model.conv import Pairs, conv_output
+from npuconv.model.conv import Dims, Pairs, conv_output
 from npuconv.records import dataclass
-
-Dims = tuple[int | str | None, ...]
 
 
 def refuses_rank(device: TargetDevice, win: Window) -> bool:

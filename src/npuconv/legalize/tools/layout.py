@@ -129,16 +129,11 @@ def transpose(
     None is inserted for the order 0, 1, 2... With ``dims``, extents of the source, the shape
     of the result is noted.
     """
-    if is_identity(perm):
+    if list(perm) == sorted(perm):
         return source
     shape = None if dims is None else [dims[axis] for axis in perm]
     attrs = {"perm": list(perm)}
     return edit.insert(model, "Transpose", [source], origin=[node], shape=shape, attrs=attrs)
-
-
-def is_identity(perm: Sequence[int]) -> bool:
-    """Return whether a permutation leaves every axis in place."""
-    return list(perm) == list(range(len(perm)))
 
 
 def perm_of(node: Node) -> Perm | None:
