@@ -113,7 +113,7 @@ def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
         [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
     )
     try:
-        if _is_special(Path(path)):  # a pipe or a device has no old content to protect
+        if is_special(Path(path)):  # a pipe or a device has no old content to protect
             with Path(path).open("wb") as stream:
                 stream.writelines(pieces)
             return
@@ -208,10 +208,11 @@ def is_alive(pid: int) -> bool:
     return bool(psutil.pid_exists(pid))
 
 
-def _is_special(path: Path) -> bool:
+def is_special(path: Path) -> bool:
+    """Return whether a path is a pipe or a device, which may never end."""
     try:
         mode = path.stat().st_mode
-    except OSError:
+    except (OSError, ValueError):  # not there, or no name of a file
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
@@ -245,7 +246,7 @@ def check_writable(path: str | Path) -> None:
         raise OutputError(f"{path}: is a directory; give a file name")
     if not home:
         raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist")
-    if not os.access(target.parent, os.W_OK) and not _is_special(target):
+    if not os.access(target.parent, os.W_OK) and not is_special(target):
         raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")
 
 

@@ -228,6 +228,14 @@ def read_json(kind: Any, text: str) -> Any:
         raise ValueError(str(cause)) from None
 
 
+def read_entries(kind: Any, text: str) -> list[Any]:
+    """Return the entries of a list in JSON; none if it has been edited, or is too old to read."""
+    try:
+        return cast("list[Any]", read_json(list[kind], text))
+    except ValueError:
+        return []
+
+
 def faults(error: ValueError) -> list[dict[str, Any]]:
     """Return the faults in an error of ``Record.model_validate``, as pydantic describes them."""
     return cast("Any", error).errors()

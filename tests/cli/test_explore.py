@@ -110,6 +110,15 @@ def test_a_shape_is_for_the_models_that_have_its_input(models, tmp_path):
         explore_limits([*models, str(path)], "chip.yaml", input_shape={"imgae": (1, 4, 16, 16)})
 
 
+def test_a_model_that_cannot_be_read_may_have_had_the_input(models, tmp_path):
+    """Its own error has been told already."""
+    (tmp_path / "broken.onnx").write_text("no model")
+    paths = [*models, str(tmp_path / "broken.onnx")]
+    found = explore_limits(paths, "chip.yaml", input_shape={"image": (1, 4, 16, 16)})
+    assert found.models == tuple(models)
+    assert list(found.left_out) == paths[-1:]
+
+
 def test_few_of_many_values():
     """Both ends are among them."""
     assert candidates("kernel_h", [3]) == [3, 1]

@@ -1,57 +1,10 @@
-"""Names of many models, and shapes of inputs that only some of them have."""
+"""Names of many models."""
 
 from __future__ import annotations
 
 import pytest
 
-from npuconv.cli.models import InputShapes, model_names
-from npuconv.errors import ModelError
-from npuconv.model.shapes import UnknownInputError
-
-GIVEN = {"x": (1, 3), "y": (1, 4)}
-
-
-def reader(*inputs):
-    """Read a model of these inputs: return the shapes that it takes."""
-
-    def read(shapes):
-        for name in shapes:
-            if name not in inputs:
-                raise UnknownInputError(name, inputs)
-        return shapes
-
-    return read
-
-
-def broken(_shapes):
-    """Read what is no model."""
-    raise ModelError("no model")
-
-
-def test_each_model_gets_the_shapes_of_its_inputs():
-    """Together the models have both inputs, one has neither."""
-    shapes = InputShapes(GIVEN)
-    found = [shapes.apply(reader(*inputs)) for inputs in (["x"], ["y"], [])]
-    assert found == [{"x": (1, 3)}, {"y": (1, 4)}, {}]
-    shapes.check()
-
-
-def test_a_shape_that_no_model_takes_is_a_mistake():
-    """Told by its name."""
-    shapes = InputShapes(GIVEN)
-    shapes.apply(reader("x"))
-    shapes.apply(reader("x", "z"))
-    with pytest.raises(UnknownInputError, match="--input-shape y"):
-        shapes.check()
-
-
-def test_a_model_that_cannot_be_read_may_have_had_the_input():
-    """Its own error has been told already."""
-    shapes = InputShapes(GIVEN)
-    shapes.apply(reader("x"))
-    with pytest.raises(ModelError):
-        shapes.apply(broken)
-    shapes.check()
+from npuconv.cli.models import model_names
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tests of evaluate.explicit_conversions."""
+"""Explicit conversions that compilers of devices refuse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import npuconv
-from npuconv.evaluate.explicit_conversions import find_faults
+from npuconv.evaluate.verify import conversion_faults
 from npuconv.target import builtin_names
 from support.builders import Net
 
@@ -28,7 +28,7 @@ def network() -> Net:
 def test_the_format_qdq_has_none(target, io):
     """For each device, whether or not it takes zero points."""
     result = npuconv.convert(network().model(), target, calibration=SAMPLES, format="qdq", io=io)
-    assert list(find_faults(result.model)) == []
+    assert list(conversion_faults(result.model)) == []
     assert result.report.accuracy.sqnr_db > 25
 
 
@@ -57,7 +57,7 @@ FAULTS = [
 @pytest.mark.parametrize(("scalars", "sentences"), FAULTS)
 def test_conversions_of_one_tensor(scalars, sentences):
     """Equal scalars are right."""
-    assert list(find_faults(explicit(**scalars))) == sentences
+    assert list(conversion_faults(explicit(**scalars))) == sentences
 
 
 def test_verify_warns():

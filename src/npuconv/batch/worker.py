@@ -22,9 +22,9 @@ from npuconv.batch.job import Job, Outcome
 from npuconv.config import Options, Preprocess
 from npuconv.schemas.batch import JobStatus
 from npuconv.schemas.report import Report
+from npuconv.timings import Progress
 
 Send = Callable[[dict[str, Any]], None]
-Progress = Callable[[str, int, int], None]
 ABANDONED = 3  # exit code of a process whose parent has ended
 _FLAG = re.compile(r"(?<![\w-])--(no-)?([a-z]+(?:-[a-z]+)*)(?![\w-])")
 _RENAMED = {"preprocess": "preprocess.preset", "input_layout": "preprocess.layout"}

@@ -137,16 +137,10 @@ def _describe_usage(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         text = f"no such option: {error.option_name}{_nearest(error.option_name, ctx)}"
     elif isinstance(error, click.BadParameter) and error.param and error.message:
-        text = f"{error.param.opts[0]}: {error.message}{_nearest_choice(error)}"
+        wrong, kind = re.match("'(.*)' is not one of", error.message), error.param.type
+        near = suggest(wrong[1], kind.choices) if wrong and isinstance(kind, click.Choice) else ""
+        text = f"{error.param.opts[0]}: {error.message}" + (f"; {near}" if near else "")
     return f"{text} (see '{ctx.command_path} --help')" if ctx else text
-
-
-def _nearest_choice(error: click.BadParameter) -> str:
-    """Return a suggestion: the value with the most similar spelling."""
-    wrong = re.match("'(.*)' is not one of", error.message)
-    kind = error.param.type if error.param else None
-    near = suggest(wrong[1], kind.choices) if wrong and isinstance(kind, click.Choice) else ""
-    return f"; {near}" if near else ""
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:

@@ -10,15 +10,16 @@ import click
 
 from npuconv.cli import screen
 from npuconv.cli.help import output_format_option
-from npuconv.cli.models import InputShapes, Shapes, expand
+from npuconv.cli.models import expand
 from npuconv.cli.options import parse_shapes
-from npuconv.config import make_options
+from npuconv.config import Options, make_options
 from npuconv.errors import ModelError
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import is_blocking
 from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.planner import Planner, SplitPlan
 from npuconv.model.facts import of_window
+from npuconv.model.shapes import UnknownInputError
 from npuconv.partition.costs import Cost
 from npuconv.records import asdict, dataclass
 from npuconv.report.json import dumps
@@ -96,23 +97,22 @@ def explore_limits(
     layers: dict[str, Layers] = {}
     left_out: dict[str, str] = {}
     settings = make_options({"verify": False, **options, "target": target})
-    shapes = InputShapes(settings.input_shape)
+    refusals: dict[str, list[UnknownInputError]] = {}  # errors by name of an input
     for number, path in enumerate(models, 1):
-
-        def read(input_shape: Shapes, path: str = path) -> LegalModel:
-            return legalize(path, settings.model_copy(update={"input_shape": input_shape}))
-
         try:
-            legal = shapes.apply(read)
-            if errors := [f for f in legal.findings.all_findings if is_blocking(f)]:
-                left_out[path] = f"{errors[0].code} {errors[0].node}: {errors[0].message}"
+            legal = _legalize(path, settings, refusals)
+            if blocking := [f for f in legal.findings.all_findings if is_blocking(f)]:
+                first = blocking[0]
+                left_out[path] = f"{first.code} {first.node}: {first.message}"
             else:
                 convolutions = (layer_of(conv, legal.target) for conv in legal.plan.convolutions)
                 layers[path] = Counter(c for c in convolutions if not isinstance(c, str))
         except ModelError as error:
             left_out[path] = str(error)
         progress("reading", number, len(models))
-    shapes.check()
+    for errors in refusals.values():
+        if len(errors) == len(models):
+            raise errors[-1]
     all_layers = sum(layers.values(), Counter[Layer]())
     facts = [{**of_window(layer.window()), "bias": layer.bias} for layer in all_layers]
     conv, curves = device.operator("Conv"), []
@@ -129,6 +129,19 @@ def explore_limits(
         progress("tightening", number, len(limits))
     macs = sum(layer.macs() * number for layer, number in all_layers.items())
     return Exploration(target, tuple(layers), left_out, macs, all_layers.total(), tuple(curves))
+
+
+def _legalize(
+    path: str, settings: Options, refusals: dict[str, list[UnknownInputError]]
+) -> LegalModel:
+    """Return a model with the shapes of its inputs; add errors for other inputs to ``refusals``."""
+    shapes = dict(settings.input_shape)
+    while True:
+        try:
+            return legalize(path, settings.model_copy(update={"input_shape": shapes}))
+        except UnknownInputError as error:
+            refusals.setdefault(error.name, []).append(error)
+            del shapes[error.name]
 
 
 def candidates(fact: str, needed: Sequence[int | bool]) -> list[int | bool]:

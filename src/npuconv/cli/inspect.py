@@ -35,11 +35,7 @@ _STEPS = ("name", "operator", "output", "parameters", "MACs")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 @limited
 def inspect(
-    model: str,
-    input_shape: tuple[str, ...],
-    output_format: str,
-    verbose: bool,
-    no_color: bool,
+    model: str, input_shape: tuple[str, ...], output_format: str, verbose: bool, no_color: bool
 ) -> int:
     """Show the content of a model: operators, convolutions, shapes, costs."""
     from npuconv.cli import inspection

@@ -1,19 +1,15 @@
-"""Models that a command is given: files and folders, short names, shapes of their inputs."""
+"""Models that a command is given: files and folders, short names."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from npuconv import files
 from npuconv.config import SUFFIX
 from npuconv.errors import UsageError
-
-Shapes = dict[str, tuple[int, ...]]
-_Result = TypeVar("_Result")
 
 
 def expand(models: tuple[str, ...]) -> list[str]:
@@ -58,40 +54,3 @@ def model_names(paths: Sequence[str], arguments: Iterable[str] = ()) -> list[str
         names.append(name.as_posix())
     times = Counter(names)
     return [name if times[name] == 1 else path for path, name in zip(paths, names, strict=True)]
-
-
-class InputShapes:
-    """Shapes of ``--input-shape``, each for the models that have its input."""
-
-    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        self._shapes: Shapes = {name: tuple(dims) for name, dims in shapes.items()}
-        self._refusals: dict[str, UsageError] = {}  # last refusal by name of the input
-        self._accepted: set[str] = set()
-
-    def apply(self, read: Callable[[Shapes], _Result]) -> _Result:
-        """Read a model with the shapes of its inputs.
-
-        A model that cannot be read may have had any of the inputs.
-        """
-        from npuconv.model.shapes import UnknownInputError  # takes onnx, which help does not need
-
-        shapes = dict(self._shapes)
-        try:
-            while True:
-                try:
-                    return read(shapes)
-                except UnknownInputError as error:
-                    self._refusals[error.name] = error
-                    del shapes[error.name]
-        finally:
-            self._accepted |= shapes.keys()
-
-    def check(self) -> None:
-        """Refuse a shape whose input no model has.
-
-        Raises:
-            UnknownInputError: the error of the last model that was refused for it.
-        """
-        for name, error in self._refusals.items():
-            if name not in self._accepted:
-                raise error

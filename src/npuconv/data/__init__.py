@@ -13,14 +13,20 @@ from npuconv.config import Preprocess
 from npuconv.data.arrays import UNNAMED, make_table, open_feeds, open_tables
 from npuconv.data.images import open_images
 from npuconv.data.pictures import open_synthetic
-from npuconv.data.sample_files import ARRAYS, IMAGES, list_directory, open_arrays, read_list
+from npuconv.data.sample_files import (
+    ARRAYS,
+    IMAGES,
+    MAX_SHOWN,
+    list_directory,
+    open_arrays,
+    read_list,
+)
 from npuconv.data.samples import Feed, InputSpec, Samples
 from npuconv.errors import CalibrationError
 from npuconv.records import replace
 
 __all__ = ["Feed", "InputSpec", "Samples", "open_samples", "takes_images"]
 
-MAX_SHOWN = 200  # characters of a path that cannot be read
 Source = str | Path | Mapping[str, Any] | Iterable[Any] | None
 
 
@@ -98,10 +104,7 @@ def _taking(key: str, inputs: Sequence[InputSpec]) -> Sequence[InputSpec]:
 
 
 def _open_path(
-    path: Path,
-    inputs: Sequence[InputSpec],
-    preprocess: Preprocess,
-    limit: int,
+    path: Path, inputs: Sequence[InputSpec], preprocess: Preprocess, limit: int
 ) -> Samples:
     suffix = path.suffix.lower()
     label = str(path)  # messages name the whole path, reports the last part

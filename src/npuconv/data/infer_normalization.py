@@ -49,48 +49,40 @@ _TINY = 1e-9
 _MIN_DEVIATION = 1e-6
 
 
-@dataclass(frozen=True)
-class NormalizationSettings:
-    """Odds and thresholds, set on the 40 models of ``python benchmarks/accuracy.py normalization``.
-
-    Odds are natural logarithms; a trade-off between wrong guesses and guesses not called clear.
-    """
-
-    clear_share: float = 0.8  # least share of all odds of a normalization that is no guess
-    reason_margin: float = 0.7  # odds by which a stated reason may favour another normalization
-    pictures: int = 8  # number of pictures for the first layer
-    pixels: int = 2**21  # about all pictures together; a large picture shows as much as several
-    windows: int = 2**12  # windows of the first layer in all pictures; 2**14 choose the same
-    max_row: int = 2048  # weights of a row of the first layer; larger rows cost too much
-    text_aspect: int = 3  # width by height of a line of text
-    text_signed: float = 1.2  # odds of -1..1 for lines of text
-    grey_unit: float = 1.5  # odds of 0..1 for grey images
-    grey_color_mean: float = -2.0  # odds of a mean with colours for grey images
-    image_output_unit: float = 1.5  # odds of 0..1 for models that make images
-    yolo_unit: float = 0.7  # odds of 0..1 for inputs named as exporters of YOLO do
-    metadata: float = 12.0  # odds of the range that the metadata states
-    scales_up: float = 6.0  # odds of 0..1 where the model multiplies its input to 0..255
-    scales_up_centred: float = 4.0  # odds of centred ranges up to 1 in such a model
-    scales_raw: float = 8.0  # odds of 0..255 where the model scales such pixels
-    subtracts_mean: float = 6.0  # odds of 0..1 where the model subtracts such a mean
-    finite: float = 9.0  # odds of a normalization whose values the first layer can take
-    training: float = -4.0  # odds for each unit of loss against BatchNormalization
-    max_training_loss: float = 20.0  # loss beyond which all normalizations are equally wrong
-    bias: float = -1.5  # odds by ``log(1 + d^2)`` of the distance of biases from their usual size
-    bias_usual: float = 0.4  # logarithm of the usual relative bias of the first layer
-    bias_width: float = 1.2  # logarithm of a distance that counts
-    small_bias: float = -2.0  # lowest odds by small biases, which may just be small
-    min_channels: int = 4  # channels of a first layer whose biases show a mean pixel
-    bias_correlation: float = 0.3  # least correlation of biases and sums of weights that counts
-    unit_mean: tuple[float, float] = (0.15, 1)  # mean pixels of 0..1
-    raw_mean: tuple[float, float] = (30, 220)  # mean pixels of 0..255
-    mean_pixel: float = 2.0  # odds of the range of a mean pixel in the biases
-    no_mean_pixel: float = -1.5  # odds of ranges that are not centred, without a mean pixel
-    offset_weight: float = 4.0  # weight of an offset of one deviation; a spread times e weighs 1
-    dead: float = 1e-3  # share of the largest deviation below which training turned a channel off
-
-
-NORMALIZATION = NormalizationSettings()
+# Odds and thresholds, set on the 40 models of ``python benchmarks/accuracy.py normalization``. Odds
+# are natural logarithms; a trade-off between wrong guesses and guesses not called clear.
+_CLEAR_SHARE = 0.8  # least share of all odds of a normalization that is no guess
+_REASON_MARGIN = 0.7  # odds by which a stated reason may favour another normalization
+_MAX_PICTURES = 8  # number of pictures for the first layer
+_MAX_PIXELS = 2**21  # about all pictures together; a large picture shows as much as several
+_MAX_WINDOWS = 2**12  # windows of the first layer in all pictures; 2**14 choose the same
+_MAX_ROW = 2048  # weights of a row of the first layer; larger rows cost too much
+_TEXT_ASPECT = 3  # width by height of a line of text
+_TEXT_SIGNED = 1.2  # odds of -1..1 for lines of text
+_GREY_UNIT = 1.5  # odds of 0..1 for grey images
+_GREY_COLOR_MEAN = -2.0  # odds of a mean with colours for grey images
+_IMAGE_OUTPUT_UNIT = 1.5  # odds of 0..1 for models that make images
+_YOLO_UNIT = 0.7  # odds of 0..1 for inputs named as exporters of YOLO do
+_METADATA_ODDS = 12.0  # odds of the range that the metadata states
+_SCALES_UP = 6.0  # odds of 0..1 where the model multiplies its input to 0..255
+_SCALES_UP_CENTRED = 4.0  # odds of centred ranges up to 1 in such a model
+_SCALES_RAW = 8.0  # odds of 0..255 where the model scales such pixels
+_SUBTRACTS_MEAN = 6.0  # odds of 0..1 where the model subtracts such a mean
+_FINITE_ODDS = 9.0  # odds of a normalization whose values the first layer can take
+_TRAINING_ODDS = -4.0  # odds for each unit of loss against BatchNormalization
+_MAX_TRAINING_LOSS = 20.0  # loss beyond which all normalizations are equally wrong
+_BIAS_ODDS = -1.5  # odds by ``log(1 + d^2)`` of the distance of biases from their usual size
+_BIAS_USUAL = 0.4  # logarithm of the usual relative bias of the first layer
+_BIAS_WIDTH = 1.2  # logarithm of a distance that counts
+_SMALL_BIAS = -2.0  # lowest odds by small biases, which may just be small
+_MIN_CHANNELS = 4  # channels of a first layer whose biases show a mean pixel
+_BIAS_CORRELATION = 0.3  # least correlation of biases and sums of weights that counts
+_UNIT_MEAN = (0.15, 1)  # mean pixels of 0..1
+_RAW_MEAN = (30, 220)  # mean pixels of 0..255
+_MEAN_PIXEL = 2.0  # odds of the range of a mean pixel in the biases
+_NO_MEAN_PIXEL = -1.5  # odds of ranges that are not centred, without a mean pixel
+_OFFSET_WEIGHT = 4.0  # weight of an offset of one deviation; a spread times e weighs 1
+_DEAD_SHARE = 1e-3  # share of the largest deviation below which training turned a channel off
 
 # Shares of the models of a framework that want each of KNOWN, roughly.
 _HABITS: dict[str, tuple[float, ...]] = {
@@ -121,7 +113,7 @@ class Inferred:
     @property
     def is_clear(self) -> bool:
         """True if its share is large enough to be no guess."""
-        return self.share >= NORMALIZATION.clear_share
+        return self.share >= _CLEAR_SHARE
 
     @property
     def phrase(self) -> str:
@@ -170,17 +162,16 @@ def infer(model: Model, spec: InputSpec, pictures: NDArray[np.float32] | None = 
     first = first_convolution(model)
     moments = {} if first is None else _first_outputs(first, spec, pictures)
     if first is not None and moments:
-        evidence.append(_Evidence("", dict.fromkeys(moments, NORMALIZATION.finite)))
+        evidence.append(_Evidence("", dict.fromkeys(moments, _FINITE_ODDS)))
         in_training = model.in_training.get(first.outputs[0].name)
         shifts = {
             item: training_shift(output, in_training) if in_training else None
             for item, output in moments.items()
         }
-        worst = NORMALIZATION.max_training_loss
-        losses = {item: min(shift.loss, worst) for item, shift in shifts.items() if shift}
+        losses = {k: min(shift.loss, _MAX_TRAINING_LOSS) for k, shift in shifts.items() if shift}
         if len(losses) == len(moments):
             least = min(losses.values())
-            odds = {item: NORMALIZATION.training * (loss - least) for item, loss in losses.items()}
+            odds = {item: _TRAINING_ODDS * (loss - least) for item, loss in losses.items()}
             evidence.append(_Evidence("BatchNormalization fits it best", odds))
         else:
             evidence += _biases(first, moments)
@@ -193,14 +184,14 @@ def infer(model: Model, spec: InputSpec, pictures: NDArray[np.float32] | None = 
     reasons = tuple(
         piece.reason
         for piece in (habits, *evidence)  # evidence that makes no other normalization much likelier
-        if piece.odds.get(best, 0.0) > max(piece.odds.values()) - NORMALIZATION.reason_margin
+        if piece.odds.get(best, 0.0) > max(piece.odds.values()) - _REASON_MARGIN
     )
     return Inferred(best, share, order[1], tuple(filter(None, reasons)), model_odds, odds)
 
 
 def picture_count(shape: tuple[int, ...]) -> int:
     """Return how many pictures of a shape show a normalization."""
-    return max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // max(1, math.prod(shape))))
+    return max(2, min(_MAX_PICTURES, _MAX_PIXELS // max(1, math.prod(shape))))
 
 
 def _habits(model: Model, spec: InputSpec, shape: tuple[int, ...]) -> _Evidence:
@@ -213,20 +204,20 @@ def _habits(model: Model, spec: InputSpec, shape: tuple[int, ...]) -> _Evidence:
     odds = {item: math.log(k) for item, k in zip(KNOWN, habits, strict=True)}
     words = [f"usual for {family}" if family else "usual"]
     channels, *sides = shape
-    if sides[1] >= NORMALIZATION.text_aspect * sides[0]:
-        odds[SIGNED] += NORMALIZATION.text_signed
+    if sides[1] >= _TEXT_ASPECT * sides[0]:
+        odds[SIGNED] += _TEXT_SIGNED
         words.append("for lines of text")
     if channels == 1:
-        odds[UNIT] += NORMALIZATION.grey_unit
-        odds[IMAGENET] += NORMALIZATION.grey_color_mean
-        odds[CENTRED] += NORMALIZATION.grey_color_mean
+        odds[UNIT] += _GREY_UNIT
+        odds[IMAGENET] += _GREY_COLOR_MEAN
+        odds[CENTRED] += _GREY_COLOR_MEAN
         words.append("for grey images")
     dims = [query.shape(tensor) or () for tensor in model.graph.outputs]
     if len(dims) == 1 and len(dims[0]) == 4 and channels in (dims[0][1], dims[0][3]):
-        odds[UNIT] += NORMALIZATION.image_output_unit
+        odds[UNIT] += _IMAGE_OUTPUT_UNIT
         words.append("for models that make images")
     if name == "images":  # as exporters of YOLO call it
-        odds[UNIT] += NORMALIZATION.yolo_unit
+        odds[UNIT] += _YOLO_UNIT
     return _Evidence(", ".join(words), odds)
 
 
@@ -235,7 +226,7 @@ def _from_file(model: Model, spec: InputSpec) -> list[_Evidence]:
     notes = {key.lower(): value for key, value in dict(model.header.metadata).items()}
     ranges = {"NominalRange_0_255": RAW, "Normalized_0_1": UNIT, "Normalized_1_1": SIGNED}
     if stated := ranges.get(notes.get("image.nominalpixelrange", "")):
-        return [_Evidence("its metadata says so", {stated: NORMALIZATION.metadata})]
+        return [_Evidence("its metadata says so", {stated: _METADATA_ODDS})]
     numbers: list[tuple[str, float]] = []
     tensor = next(t for t in model.graph.inputs if t.name == spec.name)
     while (node := query.sole_consumer(model, tensor)) is not None:
@@ -248,14 +239,13 @@ def _from_file(model: Model, spec: InputSpec) -> list[_Evidence]:
         tensor = node.outputs[0]
     op, number = next(((op, number) for op, number in numbers if op != "Add"), ("", 0.0))
     if op == "Mul" and 100 <= number <= 256:  # the input is no larger than 1
-        centred = dict.fromkeys((SIGNED, HALF), NORMALIZATION.scales_up_centred)
-        odds = {UNIT: NORMALIZATION.scales_up, **centred}
+        centred = dict.fromkeys((SIGNED, HALF), _SCALES_UP_CENTRED)
+        odds = {UNIT: _SCALES_UP, **centred}
         return [_Evidence("the model itself scales its input to 0..255", odds)]
     if any(100 <= number <= 256 or 1 / 256 <= number <= 1 / 100 for _, number in numbers):
-        odds = {RAW: NORMALIZATION.scales_raw}
-        return [_Evidence("the model itself scales pixels of 0..255", odds)]
+        return [_Evidence("the model itself scales pixels of 0..255", {RAW: _SCALES_RAW})]
     if any(0.35 <= number <= 0.55 for _, number in numbers):
-        odds = {UNIT: NORMALIZATION.subtracts_mean}
+        odds = {UNIT: _SUBTRACTS_MEAN}
         return [_Evidence("the model itself subtracts the mean of pixels in 0..1", odds)]
     return []
 
@@ -312,7 +302,7 @@ def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
     if weight is None or weight.ndim != pictures.ndim or weight.shape[1] != pictures.shape[1]:
         return None
     row = math.prod(weight.shape[1:])
-    if row > NORMALIZATION.max_row:
+    if row > _MAX_ROW:
         return None
     dilations = tuple(query.attribute(first, "dilations", None) or (1, 1))
     strides = tuple(query.attribute(first, "strides", None) or (1, 1))
@@ -323,7 +313,7 @@ def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
     count = views[0][:, 0, :, :, 0, 0].size
     if not count:
         return None
-    step = max(1, math.isqrt(count // NORMALIZATION.windows))
+    step = max(1, math.isqrt(count // _MAX_WINDOWS))
     views = [view[:, :, ::step, ::step] for view in views]
     matrices = [view.transpose(0, 2, 3, 1, 4, 5).reshape(-1, row) for view in views]
     masks = np.tile(matrices[1], (len(pictures), 1))
@@ -338,11 +328,11 @@ def _biases(first: Node, moments: Mapping[PixelNormalization, Moments]) -> list[
     odds, size = {}, float(np.sqrt(np.mean(np.square(bias.astype(np.float64)))))
     for item, output in moments.items():
         ratio = math.log(size / max(float(median(np.sqrt(output.variances))), _TINY))
-        distance = (ratio - NORMALIZATION.bias_usual) / NORMALIZATION.bias_width
-        odds[item] = NORMALIZATION.bias * math.log1p(distance**2)
+        distance = (ratio - _BIAS_USUAL) / _BIAS_WIDTH
+        odds[item] = _BIAS_ODDS * math.log1p(distance**2)
         # Biases much larger than all outputs make a layer useless; small ones may just be small.
         if ratio <= 0:
-            odds[item] = max(odds[item], NORMALIZATION.small_bias)
+            odds[item] = max(odds[item], _SMALL_BIAS)
     evidence = [_Evidence("the size of the first biases", odds)]
     if UNIT not in moments:
         return evidence
@@ -350,19 +340,19 @@ def _biases(first: Node, moments: Mapping[PixelNormalization, Moments]) -> list[
     deviations = np.maximum(np.sqrt(moments[UNIT].variances), _MIN_DEVIATION)
     sums = weight.reshape(len(weight), -1).sum(axis=1, dtype=np.float64) / deviations
     biases = bias.astype(np.float64) / deviations
-    if len(sums) < NORMALIZATION.min_channels or not (np.ptp(sums) > 0 and np.ptp(biases) > 0):
+    if len(sums) < _MIN_CHANNELS or not (np.ptp(sums) > 0 and np.ptp(biases) > 0):
         return evidence
     correlation = float(np.corrcoef(sums, biases)[0, 1])
     mean = -float(sums @ biases) / max(float(sums @ sums), _TINY)
-    if correlation > NORMALIZATION.bias_correlation:
-        odds = {UNIT: NORMALIZATION.no_mean_pixel, RAW: NORMALIZATION.no_mean_pixel, SIGNED: 0.0}
+    if correlation > _BIAS_CORRELATION:
+        odds = {UNIT: _NO_MEAN_PIXEL, RAW: _NO_MEAN_PIXEL, SIGNED: 0.0}
         evidence.append(_Evidence("the first biases subtract no mean pixel", odds))
-    elif correlation < -NORMALIZATION.bias_correlation:
-        ranges = ((UNIT, NORMALIZATION.unit_mean, 2), (RAW, NORMALIZATION.raw_mean, 0))
+    elif correlation < -_BIAS_CORRELATION:
+        ranges = ((UNIT, _UNIT_MEAN, 2), (RAW, _RAW_MEAN, 0))
         for item, (low, high), digits in ranges:
             if low < mean < high:
                 reason = f"the first biases subtract a mean pixel of {mean:.{digits}f}"
-                evidence.append(_Evidence(reason, {item: NORMALIZATION.mean_pixel}))
+                evidence.append(_Evidence(reason, {item: _MEAN_PIXEL}))
                 break
     return evidence
 
@@ -377,7 +367,7 @@ class TrainingShift(NamedTuple):
     @property
     def loss(self) -> float:
         """Size of the difference; 0 if there is none."""
-        return float(NORMALIZATION.offset_weight * self.offset**2 + np.log(self.ratio) ** 2)
+        return float(_OFFSET_WEIGHT * self.offset**2 + np.log(self.ratio) ** 2)
 
 
 def training_shift(
@@ -392,7 +382,7 @@ def training_shift(
     if means.size != len(output.means):
         return None
     largest = max(float(deviations.max(initial=0.0)), _MIN_DEVIATION)
-    live = deviations > NORMALIZATION.dead * largest
+    live = deviations > _DEAD_SHARE * largest
     if not live.any():
         return None
     offsets = np.abs(output.means - means)[live] / deviations[live]

@@ -19,29 +19,20 @@ from npuconv.data.normalizations import PixelNormalization, guess
 from npuconv.data.pictures import image_layout
 from npuconv.data.samples import InputSpec, Samples, spread
 from npuconv.model import Model, Node, query
-from npuconv.records import dataclass, replace
+from npuconv.records import replace
 from npuconv.rules.context import Violation
 
-
-@dataclass(frozen=True)
-class MismatchSettings:
-    """Bounds between right and wrong normalizations.
-
-    They were set on models in the normalization they were trained for and five others.
-    """
-
-    min_judged_channels: int = 8  # channels of a first layer whose statistics are sound
-    # Logarithm of the odds by which another normalization is better than that of the samples.
-    better: float = 2.5
-    equal: float = 1.5  # the same, within which two normalizations fit alike
-    # ``TrainingShift.loss`` of a wrong normalization: the spread is 3.4 times that of training, or
-    # the means are 0.6 standard deviations off.
-    shift_loss: float = 1.5
-    channel_spread: float = 0.7  # deviation of log ratios above which no one factor explains them
-    untrained: float = 1e-3  # relative difference of channels that epsilon alone makes
-
-
-BOUNDS = MismatchSettings()
+# Bounds between right and wrong normalizations, set on models in the normalization they were
+# trained for and five others.
+_MIN_JUDGED_CHANNELS = 8  # channels of a first layer whose statistics are sound
+# Logarithm of the odds by which another normalization is better than that of the samples.
+_BETTER = 2.5
+_EQUAL = 1.5  # the same, within which two normalizations fit alike
+# ``TrainingShift.loss`` of a wrong normalization: the spread is 3.4 times that of training, or
+# the means are 0.6 standard deviations off.
+_SHIFT_LOSS = 1.5
+_CHANNEL_SPREAD = 0.7  # deviation of log ratios above which no one factor explains them
+_UNTRAINED = 1e-3  # relative difference of channels that epsilon alone makes
 
 
 class ComparedImages(NamedTuple):
@@ -58,7 +49,7 @@ class ComparedImages(NamedTuple):
         return [
             item
             for item in sorted(KNOWN, key=lambda item: -odds[item])
-            if item != self.normalization and odds[best] - odds[item] < BOUNDS.equal
+            if item != self.normalization and odds[best] - odds[item] < _EQUAL
         ]
 
     @property
@@ -82,7 +73,7 @@ def find_mismatch(
     """
     first = first_convolution(model)
     weight = None if first is None else query.shape(first.inputs[1])
-    if first is None or weight is None or int(weight[0] or 0) < BOUNDS.min_judged_channels:
+    if first is None or weight is None or int(weight[0] or 0) < _MIN_JUDGED_CHANNELS:
         return None
     if sum(map(_is_constant, model.in_training.values())) > len(model.in_training) / 2:
         model = replace(model, in_training={})  # not trained
@@ -92,8 +83,8 @@ def find_mismatch(
     shift = training_shift(output, in_training) if output and in_training else None
     if (
         shift is not None
-        and shift.loss >= BOUNDS.shift_loss
-        and shift.spread < BOUNDS.channel_spread  # channels differ alike: a wrong scale
+        and shift.loss >= _SHIFT_LOSS
+        and shift.spread < _CHANNEL_SPREAD  # channels differ alike: a wrong scale
     ):
         fits = images.fits(0.0) if images else []
         reason = (
@@ -103,7 +94,7 @@ def find_mismatch(
         )
         value = f"standard deviation x {shift.ratio:.3g}, mean off by {shift.offset:.2g}"
         limit = "standard deviation x 1, mean off by 0"
-    elif images and images.has_evidence and (fits := images.fits(BOUNDS.better)):
+    elif images and images.has_evidence and (fits := images.fits(_BETTER)):
         reason = "; ".join(images.inferred.reasons)
         value, limit = images.normalization.name, " or ".join(item.name for item in fits)
     else:
@@ -146,5 +137,5 @@ def _compare_images(model: Model, first: Node, samples: Samples) -> ComparedImag
 def _is_constant(in_training: tuple[np.ndarray, np.ndarray]) -> bool:
     """Return whether all channels are alike, as in an untrained model."""
     return all(
-        float(np.ptp(part)) <= BOUNDS.untrained * float(np.abs(part).max()) for part in in_training
+        float(np.ptp(part)) <= _UNTRAINED * float(np.abs(part).max()) for part in in_training
     )

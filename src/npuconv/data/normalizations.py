@@ -48,10 +48,7 @@ IMAGENET = PixelNormalization(
     (58.395, 57.12, 57.375),
 )
 CENTRED = PixelNormalization(
-    "0..255 minus the mean",
-    "--mean 123.68,116.78,103.94 --std 1",
-    (123.68, 116.78, 103.94),
-    (1.0,),
+    "0..255 minus the mean", "--mean 123.68,116.78,103.94 --std 1", (123.68, 116.78, 103.94), (1.0,)
 )
 HALF = PixelNormalization("-0.5..0.5", "--mean 127.5 --std 255", (127.5,), (255.0,))
 PRESETS = {"unit": UNIT, "signed": SIGNED, "imagenet": IMAGENET, "raw": RAW}
@@ -141,8 +138,7 @@ def mean_and_std(label: str, keys: Preprocess, channels: int) -> tuple[Floats, F
         if keys.preset == "none":
             reason = "--preprocess none is for runs without --calibration: images need a scale"
         raise CalibrationError(
-            f"{label}: {reason}",
-            hint=f"give --preprocess {'|'.join(PRESETS)}, or --mean and --std",
+            f"{label}: {reason}", hint=f"give --preprocess {'|'.join(PRESETS)}, or --mean and --std"
         )
     asked = asked_for(keys)
     assert asked is not None, "a preset, or both numbers"

@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.config import Preprocess
-from npuconv.data.normalizations import IMAGE_CHANNELS, SIGNED, normalization_of
+from npuconv.data.normalizations import IMAGE_CHANNELS, SIGNED, Floats, normalization_of
 from npuconv.data.samples import Array, Feed, InputSpec, Samples
 from npuconv.errors import CalibrationError
 from npuconv.lazy import Image, ImageDraw, ImageFont
 from npuconv.records import replace
 
-Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
 

@@ -8,6 +8,7 @@ import onnx
 from npuconv.config import Preprocess
 from npuconv.data.normalizations import PRESETS, asked_for
 from npuconv.errors import ModelError
+from npuconv.model.proto import metadata_of
 from npuconv.records import dataclass
 from npuconv.validated import Bounded, Field, Record
 
@@ -31,6 +32,11 @@ class _Record(Record):
     color: Literal["rgb", "bgr", "gray"]
     layout: Literal["nchw", "nhwc"]
 
+    def plain(self) -> dict[str, Any]:
+        """Return the values that are set, as JSON has them."""
+        values = self.model_dump(mode="json")
+        return {key: value for key, value in values.items() if value is not None}
+
 
 @dataclass(frozen=True)
 class Preparation:
@@ -51,16 +57,8 @@ def record(keys: Preprocess, certainty: str) -> str:
     pixels = asked_for(keys)
     if pixels is None:
         return ""
-    sizes = {"resize": keys.resize, "crop": keys.crop}
-    plain = {
-        "certainty": certainty,
-        "mean": pixels.mean,
-        "std": pixels.std,
-        "color": keys.color,
-        "layout": keys.layout,
-        **{key: value for key, value in sizes.items() if value is not None},
-    }
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    entry = _Record.from_attributes(keys, certainty=certainty, mean=pixels.mean, std=pixels.std)
+    return json.dumps(entry.plain(), sort_keys=True, separators=(",", ":"))
 
 
 def read(model: onnx.ModelProto, name: str) -> Preparation | None:
@@ -87,7 +85,7 @@ def read(model: onnx.ModelProto, name: str) -> Preparation | None:
 
 
 def _entry(model: onnx.ModelProto, name: str) -> _Record | None:
-    text = next((e.value for e in model.metadata_props if e.key == KEY), "")
+    text = metadata_of(model).get(KEY, "")
     if not text:
         return None
     try:
@@ -107,5 +105,4 @@ def plain(model: onnx.ModelProto, name: str) -> dict[str, Any] | None:
         ModelError: it is damaged.
     """
     entry = _entry(model, name)
-    values = {} if entry is None else entry.model_dump(mode="json")
-    return {key: value for key, value in values.items() if value is not None} or None
+    return None if entry is None else entry.plain()

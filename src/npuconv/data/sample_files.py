@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,13 +16,14 @@ from npuconv.data.archives import Archive, explained
 from npuconv.data.arrays import UNNAMED, SampleTable, make_table, only_fitting, open_tables, pick
 from npuconv.data.samples import InputSpec, Samples
 from npuconv.errors import CalibrationError
+from npuconv.files import is_special
 from npuconv.limits import Limits
 
 ARRAYS = frozenset({".npz", ".npy"})
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 
 _ZIP = b"PK"
-MAX_SHOWN = 200  # characters of a line that is no file
+MAX_SHOWN = 200  # characters of a path that cannot be read
 MAX_TEXT_BYTES = 64 * 2**20  # largest list of samples
 
 
@@ -118,11 +118,7 @@ def check_ordinary(path: Path) -> None:
     Raises:
         CalibrationError: it is one. What is not there is left to whoever reads it.
     """
-    try:
-        kind = path.stat().st_mode
-    except (OSError, ValueError):
-        return
-    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+    if is_special(path):
         raise CalibrationError(f"{path}: is no ordinary file")
 
 

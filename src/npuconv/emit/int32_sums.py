@@ -16,8 +16,9 @@ import onnx
 from npuconv.legalize.split.builder import SumTerm
 from npuconv.model import Model, Node, Tensor, edit, load, query, save, shapes
 from npuconv.model.core import sweep
+from npuconv.model.proto import metadata_of
 from npuconv.records import dataclass
-from npuconv.validated import Bounded, Record, read_json
+from npuconv.validated import Bounded, Record, read_entries
 
 KEY = "npuconv.int32_sums"  # key of the model's metadata
 _PART = "ConvInteger"
@@ -139,13 +140,7 @@ class Int32Sum:
 
 def sums(model: Model, op: str) -> Iterator[Int32Sum]:
     """Yield the sums of a model whose convolutions are this operator."""
-    text = dict(model.header.metadata).get(KEY)
-    if text is None:
-        return
-    try:
-        entries = read_json(list[SumEntry], text)
-    except ValueError:  # another tool has changed the metadata
-        return
+    entries = read_entries(SumEntry, dict(model.header.metadata).get(KEY, "[]"))
     nodes = {node.name: node for node in model.nodes(op)}
     for entry in entries:
         convs = [nodes[part.node] for part in entry.parts if part.node in nodes]
@@ -238,7 +233,7 @@ def internal_tensors(model: onnx.ModelProto) -> frozenset[str]:
 
 def _load(model: onnx.ModelProto) -> Model | None:
     """Return the graph of a model with sums in int32; None for others."""
-    if not any(entry.key == KEY for entry in model.metadata_props):
+    if KEY not in metadata_of(model):
         return None
     graph = load.load(model)
     shapes.infer_unknown(graph)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import W
-from npuconv.model.proto import Links, attributes_of
+from npuconv.model.proto import Links, attributes_of, metadata_of
 from npuconv.ops.operator import OPERATORS, Arguments, Operator
 from npuconv.ops.tables import SOURCE, TableStep, table
 from npuconv.records import dataclass, field
@@ -200,6 +200,11 @@ class Int8Graph(Links):
         return (list(nodes.values()) if visit(name) else []), dequantized
 
 
+def listed_names(model: onnx.ModelProto, key: str) -> set[str]:
+    """Return the names of nodes, a line each, in the metadata of a model."""
+    return set(metadata_of(model).get(key, "").splitlines())
+
+
 @dataclass(frozen=True)
 class Int8Operators:
     """The int8 operators of a model."""
@@ -217,8 +222,7 @@ def int8_operators(
         model: read, not changed.
         accept: whether to return an operator.
     """
-    metadata = {entry.key: entry.value for entry in model.metadata_props}
-    names, graph = set(metadata.get(KEY, "").splitlines()), Int8Graph(model.graph)
+    names, graph = listed_names(model, KEY), Int8Graph(model.graph)
     operators: dict[str, Int8Operator] = {}
     for node in model.graph.node:
         operator = None

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from npuconv import executor
 from npuconv.amounts import count
-from npuconv.arithmetic.encoding import dequantize, quantize
+from npuconv.arithmetic.encoding import dequantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import spread
@@ -28,11 +28,13 @@ from npuconv.evaluate.matching import (
     layer_pairs,
     layers_of,
     numbers,
+    quantized,
 )
 from npuconv.evaluate.simulator import as_float
 from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
+from npuconv.model.graph_import import standard_opset
 from npuconv.model.proto import Links, attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, with_logit_outputs
 from npuconv.quantize.quantization import Quantization
@@ -236,7 +238,7 @@ class Comparison:
         with_layers = set(spread(len(samples), self._layer_samples))
         refusal: Callable[[], str] = str  # returns "": no file is loaded
         if self._int8_model is not None and len(samples):
-            feed = self.quantized(samples[0])
+            feed = quantized(samples[0], self.scales)
             refusal = start_work(partial(executor.refusal, self._int8_model, feed))
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -246,7 +248,8 @@ class Comparison:
                 names = _unique((*names, *self._layer_names))
                 int8_names = _unique((*int8_names, *self._int8_layer_names))
             reference = self._float_session.run(feed, names, number)
-            return reference, self._int8_session.run(self.quantized(feed), int8_names, number)
+            inputs = quantized(feed, self.scales)
+            return reference, self._int8_session.run(inputs, int8_names, number)
 
         for number, (floats, stored) in enumerate(in_order(run, enumerate(samples))):
             reference, result = self._centre(floats), self.dequantized(stored)
@@ -261,11 +264,6 @@ class Comparison:
                 measured.total.include(stats)
         measured.refusal = refusal()
         return measured
-
-    def quantized(self, feed: Feed) -> Feed:
-        """Return a sample as the int8 model takes it."""
-        scales = self.scales
-        return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
 
     def dequantized(self, stored: Mapping[str, Array]) -> dict[str, Array]:
         """Return outputs of the int8 model as numbers that compare with the float model."""
@@ -373,8 +371,7 @@ def class_axes(model: onnx.ModelProto) -> dict[str, int]:
     Before opset 13 a Softmax normalized its axis and all later axes together, by default from
     axis 1 on: its axis is the axis of the classes only if it is the last.
     """
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    producers = Links(model.graph).producers
+    opset, producers = standard_opset(model) or 1, Links(model.graph).producers
     axes = {}
     for output in model.graph.output:
         node = producers.get(output.name)

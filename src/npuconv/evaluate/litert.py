@@ -11,11 +11,12 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from npuconv import executor
 from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
 from npuconv.records import dataclass
 from npuconv.tflite import flatbuffer
-from npuconv.validated import Bounded, read_json
+from npuconv.validated import Bounded, read_entries
 
 _MAX_RANK = 8  # largest rank of a tensor of TFLite
 _Index = Annotated[int, Bounded(ge=0)]
@@ -68,7 +69,9 @@ class TfliteSession:
             )
             self._interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            raise ModelError(f"{name}: LiteRT does not load it: {_line(error)}") from None
+            raise ModelError(
+                f"{name}: LiteRT does not load it: {executor.first_line(error)}"
+            ) from None
         metadata = flatbuffer.read_metadata(data)
         details = [*self._interpreter.get_input_details(), *self._interpreter.get_output_details()]
         interface = _interface_tensors(metadata.get(ENDS, ""), details, name)
@@ -98,7 +101,9 @@ class TfliteSession:
                     self._interpreter.set_tensor(end.detail["index"], values)
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
-                raise ModelError(f"{self._name}: LiteRT does not run it: {_line(error)}") from None
+                raise ModelError(
+                    f"{self._name}: LiteRT does not run it: {executor.first_line(error)}"
+                ) from None
             tensors = [end for end in self._outputs if end.name in outputs]
             numbers = {end.name: end.detail["index"] for end in tensors}
             return self.restored({n: self._interpreter.get_tensor(k) for n, k in numbers.items()})
@@ -122,10 +127,7 @@ def _interface_tensors(
     Raises:
         ModelError: nothing is recorded, or it does not fit.
     """
-    try:
-        entries = read_json(list[tuple[str, _Order]], record)
-    except ValueError:
-        entries = []
+    entries = read_entries(tuple[str, _Order], record)
     fits = [sorted(order) for _, order in entries] == [[*range(len(d["shape"]))] for d in details]
     if not fits:
         raise ModelError(
@@ -141,17 +143,9 @@ def _interface_tensors(
 def _layer_tensors(record: str, details: Sequence[Mapping[str, Any]]) -> list[_FileTensor]:
     """Return the recorded tensors of layers; an empty result if the record does not fit."""
     by_number = {detail["index"]: detail for detail in details}
-    try:
-        entries = read_json(list[tuple[str, _Order, _Index]], record)
-    except ValueError:
-        return []
     tensors = []
-    for label, order, number in entries:
+    for label, order, number in read_entries(tuple[str, _Order, _Index], record):
         if number not in by_number or sorted(order) != [*range(len(by_number[number]["shape"]))]:
             return []
         tensors.append(_FileTensor(label, by_number[number], order))
     return tensors
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

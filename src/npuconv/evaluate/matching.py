@@ -16,13 +16,13 @@ import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.encoding import decimals, dequantize
+from npuconv.arithmetic.encoding import decimals, dequantize, quantize
 from npuconv.errors import ModelError
 from npuconv.model import Model, nhwc, query
-from npuconv.model.proto import Links, attributes_of
+from npuconv.model.proto import Links, attributes_of, metadata_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
-from npuconv.validated import Bounded, Record, read_json
+from npuconv.validated import Bounded, Record, read_entries, read_json
 
 KEY = "npuconv.layers"  # key in the model's metadata
 _PREFIX = "npuconv.scale."  # prefix of the names of inputs and outputs in the metadata
@@ -101,12 +101,9 @@ def match(
 
     The int8 model has QLinearConv, or explicit conversions.
     """
-    metadata = {entry.key: entry.value for entry in int8_model.metadata_props}
+    metadata = metadata_of(int8_model)
     if KEY in metadata or "npuconv.version" in metadata:
-        try:
-            layers = read_json(list[LayerPair], metadata.get(KEY, "[]"))
-        except ValueError:  # the record is edited, or too old to read
-            layers = []
+        layers = read_entries(LayerPair, metadata.get(KEY, "[]"))
     else:
         layers = list(_inferred_layers(int8_model, Links(float_model.graph)))
     tensors = {name for node in float_model.graph.node for name in node.output}
@@ -157,9 +154,10 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
     Raises:
         ModelError: an entry of the metadata is not a scale.
     """
-    entries = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
     scales_by_name = {}
-    for key, text in entries.items():
+    for key, text in metadata_of(model).items():
+        if not key.startswith(_PREFIX):
+            continue
         try:
             scales_by_name[key.removeprefix(_PREFIX)] = read_json(_Scale, text)
         except ValueError:
@@ -168,6 +166,11 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
                 hint="somebody has changed it: convert the model again",
             ) from None
     return scales_by_name
+
+
+def quantized(feed: Mapping[str, Array], scales: Mapping[str, float]) -> dict[str, Array]:
+    """Return a sample as a model with int8 inputs takes it, by the scales of its inputs."""
+    return {n: quantize(x, scales[n]) if n in scales else x for n, x in feed.items()}
 
 
 class DeviceConvolution(NamedTuple):

@@ -70,10 +70,8 @@ def open_model(source: str | Path | onnx.ModelProto) -> Opened:
         ModelError: not a valid model.
     """
     model = load.load(source)
-    if isinstance(source, onnx.ModelProto):
-        data = source.SerializeToString(deterministic=True)
-        return Opened(source, model.name, hashlib.sha256(data).hexdigest())
-    return Opened(onnx.load(str(source)), model.name, model.sha256)
+    proto = source if isinstance(source, onnx.ModelProto) else onnx.load(str(source))
+    return Opened(proto, model.name, model.sha256)
 
 
 def open_int8(source: str | Path | onnx.ModelProto) -> Opened:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv import executor, yamlio
-from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
-from npuconv.data import Feed, Source, preparation
+from npuconv.data import Source, preparation
 from npuconv.errors import ModelError
 from npuconv.evaluate.integer_form import in_integers
+from npuconv.evaluate.matching import quantized
 from npuconv.evaluate.pairs import Opened, choose_samples, concatenate_samples, open_model
 from npuconv.evaluate.simulator import as_float
 from npuconv.records import dataclass
-from npuconv.schemas.split import MANIFEST, CrossingTensor, Manifest, PartEntry
+from npuconv.schemas.split import MANIFEST, Manifest, PartEntry
+from npuconv.timings import Progress, silent
 
 Array = NDArray[Any]
-Progress = Callable[[str, int, int], None]
 _MAX_MANIFEST_BYTES = 256 * 2**20  # manifest of a model with 100,000 layers
 _AGAIN = "write the folder anew with npuconv split"
 
@@ -48,7 +48,7 @@ def run_parts(
     *,
     samples: int | None = None,
     whole: str | Path | onnx.ModelProto | None = None,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: Progress = silent,
     **options: Any,
 ) -> Ran:
     """Run the parts of a folder one after the other.
@@ -80,9 +80,9 @@ def run_parts(
             raise ModelError(f"{unsplit.name}: {text}", hint="give that one, or split this one")
         reference = _session(in_integers(unsplit).proto, unsplit.name, optimize=False)
     rows: list[dict[str, Array]] = []
-    differences = dict.fromkeys(manifest.outputs, 0)
+    differences, scales = dict.fromkeys(manifest.outputs, 0), _input_scales(manifest)
     for number, feed in enumerate(feeds):
-        stored = _quantized(manifest, feed)
+        stored = quantized(feed, scales)
         rows.append(_run(manifest, sessions, stored))
         for name, values in ({} if reference is None else reference.run(stored)).items():
             differences[name] += _count_differences(rows[-1][name], values)
@@ -107,8 +107,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise ModelError(f"{path}: over {_MAX_MANIFEST_BYTES >> 20} MiB", hint=_AGAIN)
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError, OSError) as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelError(f"{path}: {text}", hint=_AGAIN) from None
+        raise ModelError(f"{path}: {executor.first_line(error)}", hint=_AGAIN) from None
     try:
         manifest = Manifest.model_validate(content)
     except ValueError as error:
@@ -157,14 +156,14 @@ def _session(model: onnx.ModelProto, name: str, *, optimize: bool) -> executor.S
 
 def _interface(manifest: Manifest) -> Opened:
     """Return a model of the inputs alone, all of them numbers, to choose samples for it."""
-    rows = {tensor.name: tensor for tensor in manifest.tensors}
+    rows, scales = {tensor.name: tensor for tensor in manifest.tensors}, _input_scales(manifest)
     infos, outputs = [], []
     for name in manifest.inputs:
         row = rows.get(name)
         if row is None:
             raise ModelError(f"{MANIFEST}: says nothing of input {name!r}", hint=_AGAIN)
         try:
-            dtype = np.dtype(np.float32 if _takes_integers(row) else row.dtype)
+            dtype = np.dtype(np.float32 if name in scales else row.dtype)
         except TypeError:
             problem = f"{row.dtype[:40]!r} is no type of a tensor"
             raise ModelError(f"{MANIFEST}: {problem}", hint=_AGAIN) from None
@@ -179,16 +178,10 @@ def _interface(manifest: Manifest) -> Opened:
     return Opened(model, manifest.model.name, manifest.model.sha256)
 
 
-def _takes_integers(tensor: CrossingTensor) -> bool:
-    """Return whether an input takes int8 values with a scale."""
-    return tensor.scale is not None and tensor.dtype == "int8"
-
-
-def _quantized(manifest: Manifest, feed: Feed) -> dict[str, Array]:
-    """Return a sample as the model takes it: integers where its inputs are int8."""
-    rows = (tensor for tensor in manifest.tensors if _takes_integers(tensor))
-    scales = {row.name: row.scale for row in rows if isinstance(row.scale, float)}
-    return {n: quantize(x, scales[n]) if n in scales else x for n, x in feed.items()}
+def _input_scales(manifest: Manifest) -> dict[str, float]:
+    """Return the scales of int8 tensors with one scale, which samples are divided by."""
+    rows = (tensor for tensor in manifest.tensors if tensor.dtype == "int8")
+    return {row.name: row.scale for row in rows if isinstance(row.scale, float)}
 
 
 def _run(

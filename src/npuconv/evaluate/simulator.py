@@ -29,8 +29,9 @@ from npuconv.arithmetic.whole import Rounding, Whole
 from npuconv.emit.int8_operators import Int8Operator, int8_operators
 from npuconv.emit.int32_sums import with_layers
 from npuconv.errors import ModelError
-from npuconv.evaluate.subgraphs import element_types
-from npuconv.model.proto import Links, all_names
+from npuconv.evaluate.subgraphs import EIGHT_BITS, element_types
+from npuconv.model.graph_import import standard_opset
+from npuconv.model.proto import Links, all_names, metadata_of
 from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.records import dataclass, replace
 
@@ -39,7 +40,6 @@ Array = NDArray[Any]
 _Summand = tuple[Array, tuple[int, ...]]
 REQUANTIZE_KEY = "npuconv.requantize"  # key in the model's metadata; ``emit`` writes it
 MAX_EXACT = 2**24  # float32 holds every integer up to this
-_BYTES = (TensorProto.INT8, TensorProto.UINT8)
 LARGEST_BITS = 31  # bits of the widest multiplier
 _OLDEST = 11  # opset that has Clip with its bounds as inputs
 _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -100,10 +100,8 @@ class _Simulation:
         self.added: list[onnx.TensorProto] = []
         self._model, self._names = model, set(all_names(model.graph))
         self.links = Links(model.graph)
-        imports = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
-        self.opset = max(imports, default=1)
-        metadata = {entry.key: entry.value for entry in model.metadata_props}
-        self.rescaling = _requantization(metadata.get(REQUANTIZE_KEY, ""))
+        self.opset = standard_opset(model) or 1
+        self.rescaling = _requantization(metadata_of(model).get(REQUANTIZE_KEY, ""))
 
     def constant(self, name: str) -> Array | None:
         """Return the value of an initializer or of a Constant node; None for any other tensor."""
@@ -237,7 +235,7 @@ def _write_pool(graph: _Simulation, node: onnx.NodeProto) -> bool:
     Returns:
         False unless the node is a MaxPool of 8 bits.
     """
-    if node.op_type != "MaxPool" or graph.dtype(node.input[0]) not in _BYTES:
+    if node.op_type != "MaxPool" or graph.dtype(node.input[0]) not in EIGHT_BITS:
         return False
     pool = onnx.NodeProto()
     pool.CopyFrom(node)

@@ -31,7 +31,7 @@ from npuconv.evaluate.subgraphs import (
 )
 from npuconv.evaluate.vectors import device_layers, geometry, target_of
 from npuconv.model import save
-from npuconv.model.proto import Links, reads
+from npuconv.model.proto import Links, metadata_of, reads
 from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.records import replace
 from npuconv.schemas import split as schema
@@ -43,20 +43,13 @@ WEIGHTS = "weights.bin"
 _ALIGNMENT = 16  # bytes; each array begins at a multiple, for vector loads
 _FLOAT_BITS = 31  # bits of the multipliers that represent float factors
 # Operator -> places of the scales of its input and of its output among its inputs.
-_QPARAMS = {
-    "QuantizeLinear": (None, 1),
-    "DequantizeLinear": (1, None),
-    "QLinearConv": (1, 6),
-}
+_QPARAMS = {"QuantizeLinear": (None, 1), "DequantizeLinear": (1, None), "QLinearConv": (1, 6)}
 Array = NDArray[Any]
 Qparams = tuple[Array, Array]  # scale and zero point
 
 
 def split(
-    model: str | Path | onnx.ModelProto,
-    directory: str | Path,
-    *,
-    target: str | None = None,
+    model: str | Path | onnx.ModelProto, directory: str | Path, *, target: str | None = None
 ) -> schema.Manifest:
     """Write the parts of the device and of the host as models of their own, and a manifest.
 
@@ -214,9 +207,8 @@ def _write_part(
     )
     model.producer_name, model.producer_version = "npuconv", __version__
     # Sums of other parts are left out when the entry is read.
-    noted = {entry.key: entry.value for entry in proto.metadata_props}
+    sums = metadata_of(proto).get(int32_sums.KEY, "")
     places = executor.random_places(proto.graph, set(part.nodes))
-    sums = noted.get(int32_sums.KEY, "")
     save.add_metadata(model, {int32_sums.KEY: sums, executor.RANDOM_PLACES: places})
     file = folder / f"{number:03}_{part.side}.onnx"
     files.check_writable(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from npuconv import executor, files
 from npuconv.arithmetic import device, gemmlowp
-from npuconv.arithmetic.encoding import decimals, quantize
+from npuconv.arithmetic.encoding import decimals
 from npuconv.arithmetic.rescaling import Rescaling
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.config import make_options
@@ -26,21 +26,22 @@ from npuconv.emit.int8_operators import Int8Operator, listed_operators
 from npuconv.emit.int32_sums import with_layers
 from npuconv.errors import ModelError, TargetError, UsageError
 from npuconv.evaluate.integer_form import in_integers
+from npuconv.evaluate.matching import quantized
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, concatenate_samples, open_model
 from npuconv.evaluate.simulator import REQUANTIZE_KEY, as_float
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
-from npuconv.model.proto import Links
+from npuconv.model.proto import Links, metadata_of
 from npuconv.model.query import matches
 from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.records import dataclass, replace
 from npuconv.target import Target
 from npuconv.target.description import Requantize
+from npuconv.timings import Progress, silent
 from npuconv.version import __version__
 
 Array = NDArray[Any]
-Progress = Callable[[str, int, int], None]
 SCHEMA_VERSION = 1
 
 
@@ -66,7 +67,7 @@ def vectors(
     layers: str = "*",
     samples: int = 1,
     target: str | None = None,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: Progress = silent,
     **options: Any,
 ) -> Vectors:
     """Write integer input and output of every int8 convolution, as the device computes it.
@@ -140,11 +141,10 @@ def _select(opened: Opened, chip: Target, pattern: str) -> list[IntegerConv | In
 
 def target_of(opened: Opened, name: str | None) -> Target:
     """Return the device of the option, or else of the model, or else the built-in one."""
-    noted = {entry.key: entry.value for entry in opened.proto.metadata_props}
     if name is not None:
         return Target.load(name)
     try:
-        return Target.load(noted.get("npuconv.target", "npu-int8"))
+        return Target.load(metadata_of(opened.proto).get("npuconv.target", "npu-int8"))
     except TargetError as error:
         raise TargetError(f"{opened.name}: {error.message}", hint="give --target") from None
 
@@ -161,8 +161,8 @@ def _run(
     try:
         session = executor.Session(with_outputs(model, computed))
         for feed in samples:
-            stored = {n: quantize(v, units[n]) if n in units else v for n, v in feed.items()}
-            stored = {**stored, **session.run(stored, computed)}
+            stored = quantized(feed, units)
+            stored |= session.run(stored, computed)
             for name in names:
                 values[name].append(stored[name])
     except executor.RuntimeRefusedError as error:
@@ -187,7 +187,7 @@ def _write_layer(
         multipliers = device.shifts(layer.factors, bits=bits, max_shift=places)
         arrays |= {"multiplier": multipliers.multiplier, "shift": multipliers.shift}
     if how.kind == "gemmlowp":
-        pair = gemmlowp.multipliers(layer.x_scale, layer.w_scale, layer.y_scale)
+        pair = gemmlowp.multipliers(*layer.scales)
         arrays |= {"multiplier": pair.multiplier, "exponent": pair.exponent}
     return {
         "name": layer.name,

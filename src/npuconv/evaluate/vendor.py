@@ -13,6 +13,7 @@ import onnx
 from npuconv.data import Feed
 from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate.comparison import Comparison, Stats
+from npuconv.evaluate.matching import quantized
 from npuconv.evaluate.pairs import TFLITE, Opened
 from npuconv.model.proto import Links
 from npuconv.schemas import verify as schema
@@ -61,7 +62,7 @@ def judge(
         UsageError: the tool cannot be started.
         ModelError: the model is too large for one file.
     """
-    feeds = [comparison.quantized(feed) for feed, *_ in samples]
+    feeds = [quantized(feed, comparison.scales) for feed, *_ in samples]
     notes = []
     if model.tflite is not None:
         data, feeds = Path(str(source)).read_bytes(), [model.tflite.stored(feed) for feed in feeds]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Unpack
 
@@ -18,7 +18,6 @@ from npuconv.data.pictures import UNKNOWN_NORMALIZATION
 from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Stats
-from npuconv.evaluate.explicit_conversions import find_faults
 from npuconv.evaluate.labels import check_scores, count_right, notes_without_labels, read_labels
 from npuconv.evaluate.matching import LayerPair
 from npuconv.evaluate.pairs import (
@@ -30,13 +29,14 @@ from npuconv.evaluate.pairs import (
 )
 from npuconv.evaluate.vendor import judge, open_tool
 from npuconv.keywords import SampleKeywords
+from npuconv.model.proto import Links, attributes_of
 from npuconv.model.source import read_source
 from npuconv.records import replace
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
+from npuconv.timings import Progress, silent
 from npuconv.version import __version__
 
-Progress = Callable[[str, int, int], None]  # stage, done, total
 LAYER_SAMPLES = 8  # number of samples on which layers are compared
 SYNTHETIC = "the samples are made up, so these numbers prove little: give --data with real inputs"
 UNNORMALIZED = (
@@ -55,7 +55,7 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     min_sqnr: float | None = None,
     vendor: str | None = None,
     vendor_python: str | Path | None = None,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: Progress = silent,
     **options: Unpack[SampleKeywords],
 ) -> schema.VerifyReport:
     """Measure the error of an int8 model against the float model it was made from.
@@ -142,7 +142,7 @@ def verify(  # noqa: PLR0913 - one keyword per flag
         warnings += ("an output is all zeros or not finite",)
     warnings += (measured.refusal,) if measured.refusal else ()
     warnings += (*measured.left_out, *feeds.notes)
-    if after.tflite is None and (faults := list(find_faults(after.proto))):
+    if after.tflite is None and (faults := list(conversion_faults(after.proto))):
         refused = count(len(faults), "conversion")
         warnings += (f"compilers of devices refuse {refused}: {faults[0]}",)
     warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()
@@ -200,3 +200,36 @@ def _layer(layer: LayerPair, stats: Stats, modules: Mapping[str, str]) -> schema
         int8_range=ranges[1],
         **stats.errors(),
     )
+
+
+def conversion_faults(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield a sentence for each explicit conversion that compilers of devices refuse, in order.
+
+    They take a QuantizeLinear and each DequantizeLinear that reads it for one int8 tensor with one
+    scale and zero point, and do not read integer operators at all; runtimes compute with all.
+    """
+    if any(node.op_type.startswith("QLinear") for node in model.graph.node):
+        return
+    links = Links(model.graph)
+    for node in model.graph.node:
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        name, values = node.name or node.output[0], [links.constant(n) for n in node.input[1:3]]
+        if links.constant(node.input[0]) is not None:
+            axis = attributes_of(node).get("axis", 1)
+            if axis != 0 and any(value is not None and value.ndim for value in values):
+                yield f"{name}: scales of a constant along axis {axis}, not 0"
+            continue
+        if any(value is None or value.size != 1 for value in values):
+            yield f"{name}: not one constant scale and zero point for the whole tensor"
+            continue
+        producer = links.producers.get(node.input[0])
+        if node.op_type == "DequantizeLinear" and producer is not None:
+            if producer.op_type != "QuantizeLinear":
+                continue
+            pair = [links.constant(n) for n in producer.input[1:3]]
+            if not all(
+                a is not None and b is not None and np.array_equal(a.ravel(), b.ravel())
+                for a, b in zip(values, pair, strict=True)
+            ):
+                yield f"{name}: another scale or zero point than {producer.name} in front of it"

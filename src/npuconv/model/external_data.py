@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from onnx.external_data_helper import (
 
 from npuconv import limits
 from npuconv.errors import ModelError
+from npuconv.files import is_special
 from npuconv.model import store
 from npuconv.model.untrusted import byte_size, shape_text
 
@@ -29,13 +31,10 @@ def check_file(path: Path) -> None:
     Raises:
         ModelError: either of the two; reading reports a missing file.
     """
-    try:
-        stats = path.stat()
-    except (OSError, ValueError):
-        return
-    if not stat.S_ISREG(stats.st_mode) and not stat.S_ISDIR(stats.st_mode):
+    if is_special(path):
         raise ModelError(f"{path}: is no ordinary file")
-    _check_total(stats.st_size, str(path))
+    with contextlib.suppress(OSError, ValueError):
+        _check_total(path.stat().st_size, str(path))
 
 
 def check(tensors: Iterable[onnx.TensorProto], name: str, folder: Path) -> None:
@@ -48,7 +47,7 @@ def check(tensors: Iterable[onnx.TensorProto], name: str, folder: Path) -> None:
     for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             where = f"{name}: external data: {tensor.name!r}"
-            entries = _entries(tensor, where)
+            entries = {entry.key: entry.value for entry in tensor.external_data}
             location = entries.get("location", "")
             if location not in sizes:
                 sizes[location] = _file_size(location, folder, where)
@@ -61,12 +60,6 @@ def _check_total(size: int, name: str) -> None:
     if size > limit:
         text = f"{name}: has {size} bytes, over {limit}"
         raise ModelError(text, hint=limits.hint("model_bytes"))
-
-
-def _entries(tensor: onnx.TensorProto, where: str) -> dict[str, str]:
-    if any(isinstance(text, bytes) for e in tensor.external_data for text in (e.key, e.value)):
-        raise ModelError(f"{where}: not UTF-8 text")
-    return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def _file_size(location: str, folder: Path, where: str) -> int:

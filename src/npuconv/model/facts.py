@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from npuconv.model import Node, Tensor, Window, query, window
 from npuconv.model.conv import flat_pads
@@ -28,7 +29,7 @@ def measure(node: Node) -> Measured:
     if win is None or win.axes is None or not win.is_consistent:
         return {}
     layout = "nhwc" if node.domain == "com.ms.internal.nhwc" else "nchw"
-    facts = of_window(win)
+    facts = dict(of_window(win))
     bias = query.input_of(node, 2) if node.op in query.CONVOLUTIONS else None
     facts |= {
         "layout": layout,
@@ -50,7 +51,8 @@ def settled(node: Node) -> Measured:
     return {name: value for name, value in measure(node).items() if name not in DECIDED_LATER}
 
 
-def of_window(win: Window) -> Measured:
+@lru_cache(maxsize=4096)  # a network has few different windows
+def of_window(win: Window) -> Mapping[str, FactValue | None]:
     """Return the facts that do not depend on types, also for a candidate of a rewrite."""
     return {
         "rank": (win.axes or 0) + 2,

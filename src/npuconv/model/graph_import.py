@@ -171,23 +171,18 @@ def import_graph(proto: onnx.ModelProto) -> Graph:
     Returns:
         Nodes in the order of the proto; values are loaded on first use.
     """
-    graph = import_onnx(_with_separate_scopes(proto))
+    copy = proto
+    if any(part.HasField("g") for node in proto.graph.node for part in node.attribute):
+        copy = onnx.ModelProto()  # the exporter names the constants in branches
+        copy.CopyFrom(proto)
+        _separate_scopes(copy.graph, set(), {}, set(all_names(copy.graph)), set())
+    graph = import_onnx(copy)
     for tensor, info in zip(graph.outputs, proto.graph.output, strict=True):
         is_stated = info.type.tensor_type.HasField("shape")
         if is_stated and tensor.inputs:  # a value_info may contradict the interface of the model
             stated = OnnxImporter.import_tensor(info)
             tensor.dtype, tensor.shape = stated.dtype, stated.shape
     return graph
-
-
-def _with_separate_scopes(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy of a model with branches: the exporter names the constants in these."""
-    if not any(part.HasField("g") for node in proto.graph.node for part in node.attribute):
-        return proto
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    _separate_scopes(copy.graph, set(), {}, set(all_names(copy.graph)), set())
-    return copy
 
 
 def _separate_scopes(

@@ -69,12 +69,10 @@ def display_name(path: str | Path) -> str:
 
     Of an absolute path the last folder stays if the name of the file is ``files.UNNAMED``.
     """
-    shown_path = Path(path)
-    if shown_path.is_absolute():
-        shown_path = Path(
-            *shown_path.parts[-2:] if shown_path.name == files.UNNAMED else shown_path.parts[-1:]
-        )
-    return shown_path.as_posix()
+    short = Path(path)
+    if short.is_absolute():
+        short = Path(*short.parts[-2 if short.name == files.UNNAMED else -1 :])
+    return short.as_posix()
 
 
 def from_proto(
@@ -92,13 +90,11 @@ def from_proto(
     if not proto.graph.node:
         raise ModelError(f"{name}: the graph has no nodes")
     standard = standard_opset(proto)
-    if standard is not None and not 1 <= standard <= MAX_OPSET:
-        raise ModelError(
-            f"{name}: opset {standard} is newer than this onnx package knows ({MAX_OPSET})"
-            if standard > MAX_OPSET
-            else f"{name}: opset {standard} does not exist",
-            hint="upgrade the onnx package" if standard > MAX_OPSET else "",
-        )
+    if standard is not None and standard < 1:
+        raise ModelError(f"{name}: opset {standard} does not exist")
+    if standard is not None and standard > MAX_OPSET:
+        text = f"{name}: opset {standard} is newer than this onnx package knows ({MAX_OPSET})"
+        raise ModelError(text, hint="upgrade the onnx package")
     validate.check_proto(proto, name)
     return import_model(proto, name, sha256, weights)
 

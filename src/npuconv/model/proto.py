@@ -65,6 +65,11 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
 
+def metadata_of(model: onnx.ModelProto) -> dict[str, str]:
+    """Return the metadata of a model, by key."""
+    return {entry.key: entry.value for entry in model.metadata_props}
+
+
 def all_names(graph: onnx.GraphProto) -> Iterator[str]:
     """Yield every name of a tensor in a graph and its subgraphs."""
     yield from (t.name for t in graph.initializer)

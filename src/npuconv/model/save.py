@@ -24,7 +24,7 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 from npuconv import files
 from npuconv.errors import OutputError
 from npuconv.model import Model, Node, Tensor, query, store
-from npuconv.model.proto import Types, is_packed, node_proto
+from npuconv.model.proto import Types, is_packed, metadata_of, node_proto
 
 # onnxruntime 1.20 of November 2024 loads no newer IR; only a newer opset raises it.
 MAX_IR = 10
@@ -65,8 +65,8 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
 
 def add_metadata(model: onnx.ModelProto, notes: Mapping[str, str]) -> None:
     """Add entries to the metadata or replace them; entries with an empty text are left out."""
-    entries = {entry.key: entry.value for entry in model.metadata_props}
-    helper.set_model_props(model, entries | {key: text for key, text in notes.items() if text})
+    notes = {key: text for key, text in notes.items() if text}
+    helper.set_model_props(model, metadata_of(model) | notes)
 
 
 def ir_version(source: int, opset: int) -> int:

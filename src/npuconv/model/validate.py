@@ -68,16 +68,7 @@ def _unknown_operator(name: str, op: str, opset: str, node: str | None) -> Model
 
 def _fault(proto: onnx.ModelProto) -> str:
     if store.has_stored(proto):  # the checker would read the files, and does not know their places
-        proto = store.with_initializers(
-            proto,
-            lambda tensor: (
-                onnx.TensorProto(
-                    name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b""
-                )
-                if store.is_stored(tensor)
-                else tensor
-            ),
-        )
+        proto = store.with_initializers(proto, _without_stored_values)
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as error:
@@ -85,6 +76,12 @@ def _fault(proto: onnx.ModelProto) -> str:
     except (EncodeError, ValueError):
         pass  # over 2 GB, too large for the checker; npuconv's checks have passed
     return ""
+
+
+def _without_stored_values(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    if not store.is_stored(tensor):
+        return tensor
+    return onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
 
 
 def _repair(proto: onnx.ModelProto) -> onnx.ModelProto:

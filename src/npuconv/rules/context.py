@@ -125,7 +125,7 @@ class RuleContext:
             self._facts[id(node)] = facts | ({"layout": self.options.layout} if facts else {})
         return self._facts[id(node)]
 
-    def limits(self, node: Node) -> dict[str, Limit]:
+    def limits(self, node: Node) -> Mapping[str, Limit]:
         """Return the limits of the node's operator, in the mode this node is in."""
         operator = self.operator(node)
         mode = str(self.facts(node).get("mode", "plain"))

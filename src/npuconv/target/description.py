@@ -5,7 +5,7 @@ particular chip. See ``targets/npu-int8.yaml`` for a real one and
 ``configs/targets/my_chip.yaml`` for a file that uses every field.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -215,10 +215,13 @@ class ListedOperator(Demands):
             update={"limits": limits, "require": (*common.require, *self.require)}
         )
 
-    def limits_for(self, mode: str) -> dict[str, Limit]:
+    @cached_property
+    def _by_mode(self) -> dict[str, dict[str, Limit]]:
+        return {str(mode): {**self.limits, **limits} for mode, limits in self.modes.items()}
+
+    def limits_for(self, mode: str) -> Mapping[str, Limit]:
         """Return the limits of a node; limits of its mode replace the general limits."""
-        special = {str(name): limits for name, limits in self.modes.items()}
-        return {**self.limits, **special.get(mode, {})}
+        return self._by_mode.get(mode, self.limits)
 
     @cached_property
     def native(self) -> Self:

@@ -71,7 +71,7 @@ class Limit(Cited):
         if self.native and (not self.native.is_documented or self.native.native):
             raise ValueError("`native` must be a documented limit without another `native`")
 
-    @property
+    @cached_property
     def is_documented(self) -> bool:
         """Return whether the limit is documented."""
         return self.limit is None

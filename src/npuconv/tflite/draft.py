@@ -255,8 +255,7 @@ class Draft(Links):
             return self.number(name, stored, self.scales.get(name))
         if rank > len(shape):
             plain = View(
-                self._like(self.flat(name), (1,) * (rank - len(shape)) + shape),
-                onnx_order(rank),
+                self._like(self.flat(name), (1,) * (rank - len(shape)) + shape), onnx_order(rank)
             )
             self.reshape(self.flat(name), plain.number)
             return plain.number if order == plain.order else self._reordered(plain, order)

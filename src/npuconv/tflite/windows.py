@@ -21,10 +21,7 @@ def pads_of(attrs: Mapping[str, Any]) -> tuple[int, int, int, int]:
 
 
 def named_padding(
-    extents: Sequence[int],
-    window: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
+    extents: Sequence[int], window: Sequence[int], strides: Sequence[int], pads: Sequence[int]
 ) -> str:
     """Return ``VALID`` or ``SAME`` if TFLite pads the same under that name, else ``""``.
 

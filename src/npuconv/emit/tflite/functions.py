@@ -14,6 +14,7 @@ import onnx
 from onnx import defs, helper, inliner, numpy_helper, parser
 
 from npuconv.errors import ModelError
+from npuconv.model.graph_import import standard_opset
 from npuconv.model.inference import MAX_SHAPE_VALUES
 from npuconv.tflite.draft import Draft
 
@@ -120,7 +121,7 @@ def expand(model: onnx.ModelProto, supported: Collection[str]) -> dict[str, str]
         The name of the replaced node, by the name of each new node.
     """
     nodes, sources, draft = list(model.graph.node), dict[str, str](), None
-    opset = next(o.version for o in model.opset_import if o.domain in STANDARD)
+    opset = standard_opset(model) or 1
     del model.graph.node[:]
     for node in nodes:
         body = None

@@ -17,6 +17,7 @@ from onnx import helper
 from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
 from npuconv.emit.tflite.functions import STANDARD, expand, fold
 from npuconv.errors import ModelError
+from npuconv.model.proto import metadata_of
 from npuconv.ops.operator import OPERATORS
 from npuconv.ops.quantize_linear import nominal
 from npuconv.records import dataclass, field
@@ -229,7 +230,7 @@ def write(model: onnx.ModelProto) -> TfliteFile:
         ModelError: TFLite cannot hold a part of the model, or the file would exceed 2 GB.
     """
     translation = translate(model)
-    metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
+    metadata = {k: text for k, text in metadata_of(model).items() if k.startswith(_PREFIX)}
     metadata.pop(KEY, None)  # names of nodes of the ONNX model
     boundary = [[end.name, list(end.order)] for end in (*translation.inputs, *translation.outputs)]
     metadata[ENDS] = json.dumps(boundary, separators=(",", ":"))
