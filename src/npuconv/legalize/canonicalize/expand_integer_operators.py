@@ -85,7 +85,7 @@ def _match(model: Model, node: Node) -> _Match | str:
         weights = total / encoding.scale
         producer = query.producer(node.inputs[1])
         stated = quantized.parameters(producer) if quantized.is_quantize(producer) else ""
-        # Of weights that a node quantizes at each run: the quotient differs by its rounding.
+        # The quotient differs by its rounding from a scale that a node states at each run.
         if not isinstance(stated, str) and stated.axis is None:
             weights = stated.scale if np.allclose(stated.scale, weights) else weights
     if not weights.size or weights.size != max(weights.shape, default=1):

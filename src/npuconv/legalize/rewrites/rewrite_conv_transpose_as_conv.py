@@ -147,8 +147,8 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
         crops = {number: axis.crop for number, axis in enumerate(candidate.axes, 2)}
         if crops := {axis: crop for axis, crop in crops.items() if any(crop)}:
             starts = [begin for begin, _ in crops.values()]
-            ends = [-end or TO_THE_END for _, end in crops.values()]
-            parts = {"starts": starts, "ends": ends, "axes": [*crops]}
+            stops = [-end or TO_THE_END for _, end in crops.values()]
+            parts = {"starts": starts, "ends": stops, "axes": [*crops]}
             bounds = [edit.integers(model, f"{node.name}/{key}", v) for key, v in parts.items()]
             result = edit.insert(model, "Slice", [result, *bounds], origin=[node])
         edit.replace(result, node)
