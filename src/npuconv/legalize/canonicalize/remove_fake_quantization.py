@@ -29,8 +29,6 @@ _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "U
 def remove_fake_quantization(model: Model, log: Log) -> int:
     fired = 0
     for node in quantized.conversions(model, "QuantizeLinear"):
-        if not quantized.is_quantize(node):
-            continue
         consumers = query.consumers(node.outputs[0])
         if not consumers or not all(quantized.is_dequantize(consumer) for consumer in consumers):
             continue

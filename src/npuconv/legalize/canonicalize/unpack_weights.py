@@ -26,7 +26,7 @@ _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 def unpack_weights(model: Model, log: Log) -> int:
     fired = 0
     for node in quantized.conversions(model, "DequantizeLinear"):
-        values = quantized.constant(node.inputs[0]) if quantized.is_dequantize(node) else None
+        values = quantized.constant(node.inputs[0])
         if values is None or model.is_output(node.outputs[0]):
             continue
         if not quantized.is_integer(values.dtype):
