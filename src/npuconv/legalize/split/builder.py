@@ -256,8 +256,12 @@ class Builder:
     ) -> Tensor:
         """Add the convolution or pool; record the sums or bias channels that the device runs."""
         self.count += 1
-        if piece.layer.op != "Conv":
-            return self._pool(piece)
+        layer, attributes = piece.layer, piece.layer.window().attributes
+        if layer.op != "Conv":
+            attrs = {name: attributes[name] for name in ("kernel_shape", "pads", "strides")}
+            attrs |= {"dilations": list(layer.dilations)} if max(layer.dilations) > 1 else {}
+            attrs |= {"count_include_pad": 1} if layer.counted else {}
+            return self._insert(layer.op, [piece.source], layer.output, **attrs)
         result = self._conv(piece)
         node, places = query.producer(result), np.zeros(0, np.int64)
         assert node is not None, "it has just been made"
@@ -268,13 +272,6 @@ class Builder:
             self.tensors[result.name] = TensorPart(of_input=False, channels=rows)
         self.convs.append(WrittenConv(node.name, places, piece.summed, terms, bias_channels))
         return result
-
-    def _pool(self, piece: Piece) -> Tensor:
-        layer, all_attributes = piece.layer, piece.layer.window().attributes
-        attrs = {name: all_attributes[name] for name in ("kernel_shape", "pads", "strides")}
-        attrs |= {"dilations": list(layer.dilations)} if max(layer.dilations) > 1 else {}
-        attrs |= {"count_include_pad": 1} if layer.counted else {}
-        return self._insert(layer.op, [piece.source], layer.output, **attrs)
 
     def _conv(self, piece: Piece) -> Tensor:
         inputs = [piece.source, piece.weight, *([] if piece.bias is None else [piece.bias])]
