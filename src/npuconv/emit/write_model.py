@@ -23,7 +23,8 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.split.builder import WrittenConv
-from npuconv.model import Model, Node, facts, save
+from npuconv.model import Model, Node, save
+from npuconv.partition.operators import takes_as
 from npuconv.records import dataclass, replace
 from npuconv.rules import engine
 from npuconv.rules.checks.accumulator_overflow import accumulator_overflow
@@ -167,6 +168,5 @@ def _metadata(
 
 def _stays_on_host(legal: LegalModel, node: Node) -> bool:
     """Return whether a node is on the host although the device would run it on int8 tensors."""
-    operator = legal.target.operator(node.op, node.domain or "")
-    is_taken = operator is not None and not operator.objections(facts.settled(node))
+    is_taken = takes_as(node.op, node, legal.target)
     return is_taken and legal.plan.placement[id(node)] == "host"

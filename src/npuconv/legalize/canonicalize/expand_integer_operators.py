@@ -11,7 +11,7 @@ from __future__ import annotations
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools import quantized
-from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model import Model, Node, edit, query
 from npuconv.records import dataclass
 
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
@@ -70,41 +70,24 @@ def _match(model: Model, node: Node) -> _Match | str:
         return "no QuantizeLinear makes its input"
     factor = next(t for t in mul.inputs if t is not cast.outputs[0])
     if dynamic:
-        return _with_dynamic(mul, quantizer, factor)
-    total, encoding = quantized.constant(factor), quantized.parameters(quantizer)
-    if isinstance(encoding, str):
-        return f"QuantizeLinear {model.label(quantizer)!r}: {encoding}"
-    if total is None or encoding.axis is not None:
-        return "the Mul behind it is not by a constant"
-    return _match_scale(mul, quantizer, _weight_scale(node, total / encoding.scale))
-
-
-def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
-    """Return the scale that weights were quantized with, where a node does so at each run.
-
-    The quotient differs from it by its rounding.
-    """
-    producer = query.producer(node.inputs[1])
-    if producer is None or not quantized.is_quantize(producer):
-        return scale
-    encoding = quantized.parameters(producer)
-    if isinstance(encoding, str) or encoding.axis is not None:
-        return scale
-    return np.asarray(encoding.scale) if np.allclose(encoding.scale, scale) else scale
-
-
-def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
-    scaling = query.producer(factor)
-    if scaling is None or scaling.op != "Mul":
-        return "the Mul behind it is not by the scales of input and weights"
-    weight_scales = [t for t in scaling.inputs if t is not quantizer.outputs[1]]
-    values = quantized.constant(weight_scales[0]) if len(weight_scales) == 1 else None
-    if values is None:
-        return "the Mul behind it is not by the scales of input and weights"
-    return _match_scale(mul, quantizer, values)
-
-
-def _match_scale(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
+        scaling = query.producer(factor)
+        factors = scaling.inputs if scaling is not None and scaling.op == "Mul" else ()
+        weight_scales = [t for t in factors if t is not quantizer.outputs[1]]
+        weights = quantized.constant(weight_scales[0]) if len(weight_scales) == 1 else None
+        if weights is None:
+            return "the Mul behind it is not by the scales of input and weights"
+    else:
+        total, encoding = quantized.constant(factor), quantized.parameters(quantizer)
+        if isinstance(encoding, str):
+            return f"QuantizeLinear {model.label(quantizer)!r}: {encoding}"
+        if total is None or encoding.axis is not None:
+            return "the Mul behind it is not by a constant"
+        weights = total / encoding.scale
+        producer = query.producer(node.inputs[1])
+        stated = quantized.parameters(producer) if quantized.is_quantize(producer) else ""
+        # The quotient differs by its rounding from a scale that a node states at each run.
+        if not isinstance(stated, str) and stated.axis is None:
+            weights = stated.scale if np.allclose(stated.scale, weights) else weights
     if not weights.size or weights.size != max(weights.shape, default=1):
         return "the Mul behind it has a factor for each element"
     flat = np.asarray(weights, np.float32).reshape(-1)

@@ -72,7 +72,7 @@ def expand_qlinear_operators(model: Model, log: Log) -> int:
             quantized.quantize_as(model, node, result, scale, zero)
         fired += 1
     if fired:
-        quantized.drop_unused_domain(model)
+        edit.drop_unused_domain(model, quantized.CONTRIB)
     return fired
 
 

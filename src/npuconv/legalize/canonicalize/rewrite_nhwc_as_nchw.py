@@ -26,8 +26,8 @@ def rewrite_nhwc_as_nchw(model: Model, log: Log) -> int:
     if not fired:  # a rewritten node makes more shapes known: try again later
         for node, reason in refused:
             log.refuse(model, node, reason)
-    elif not any(nhwc.is_nhwc(node) and len(node.outputs) for node, _ in model.walk()):
-        edit.drop_domain(model, nhwc.DOMAIN)
+    else:
+        edit.drop_unused_domain(model, nhwc.DOMAIN)
     return fired
 
 

@@ -185,27 +185,17 @@ def read_parameters(
         if zero_points.ndim:
             return f"it has {zero_points.size} zero points for one scale"
         return Parameters(scales.reshape(()).astype(np.float32), zero_points, dtype, None)
-    return _by_channel(scales, zero_points, dtype, shaped, axis)
-
-
-def _by_channel(
-    scales: NDArray[Any],
-    zeros: NDArray[np.int64],
-    dtype: np.dtype[Any],
-    shaped: Tensor,
-    axis: int,
-) -> Parameters | str:
     rank, dims = query.rank(shaped), query.shape(shaped)
     if scales.ndim > 1 and max(scales.shape) != scales.size:
         return "its scales are of blocks"
     if rank is None or dims is None or not -rank <= axis < rank:
         return f"its scales run along axis {axis}, which its tensor does not have"
     extent = dims[axis % rank]
-    if extent != scales.size or zeros.size not in (1, scales.size):
-        text = f"it has {scales.size} scales and {zeros.size} zero points"
+    if extent != scales.size or zero_points.size not in (1, scales.size):
+        text = f"it has {scales.size} scales and {zero_points.size} zero points"
         return f"{text} for {extent} channels (axis {axis})"
-    zeros = np.broadcast_to(zeros.reshape(-1), (scales.size,))
-    return Parameters(scales.reshape(-1).astype(np.float32), zeros, dtype, axis % rank)
+    zero_points = np.broadcast_to(zero_points.reshape(-1), (scales.size,))
+    return Parameters(scales.reshape(-1).astype(np.float32), zero_points, dtype, axis % rank)
 
 
 def is_integer(dtype: Any) -> bool:
@@ -250,9 +240,3 @@ def quantize_as(
     edit.disconnect(node)
     inputs: Sequence[Tensor] = [values, scale, *([zero] if zero is not None else [])]
     edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
-
-
-def drop_unused_domain(model: Model) -> None:
-    """Remove the import of onnxruntime's operators where none is left."""
-    if not any(n.domain == CONTRIB and len(n.outputs) for n, _ in model.walk()):
-        edit.drop_domain(model, CONTRIB)
