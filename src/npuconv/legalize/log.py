@@ -63,9 +63,8 @@ class Log:
 
         The report shows the reason.
         """
-        self.refusals[Refusal(pass_name=self.pass_name, node=model.label(node), reason=reason)] = (
-            None
-        )
+        refusal = Refusal(pass_name=self.pass_name, node=model.label(node), reason=reason)
+        self.refusals[refusal] = None
         return 0
 
     @contextlib.contextmanager

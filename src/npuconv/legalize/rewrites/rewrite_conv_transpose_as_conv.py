@@ -142,7 +142,15 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
             padded = edit.insert(model, "Pad", [source, amounts], origin=[node])
             attrs = {"blocksize": stretch, "mode": "DCR"}
             source = edit.insert(model, "DepthToSpace", [padded], origin=[node], attrs=attrs)
-        result = _convolve(model, node, win.group, candidate, source)
+        array, bias = (query.constant_input(node, index) for index in (1, 2))
+        assert array is not None
+        weight = _weights(array, win.group, candidate.axes)
+        inputs = [source, edit.constant(model, f"{node.name}/weight", weight)]
+        if bias is not None:  # repeated for each phase
+            repeated = np.repeat(bias, math.prod(candidate.phases))
+            inputs.append(edit.constant(model, f"{node.name}/bias", repeated))
+        attrs, shape = candidate.win.attributes, candidate.win.output
+        result = edit.insert(model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs)
         result = _interleave(model, node, candidate, result)
         crops = {number: axis.crop for number, axis in enumerate(candidate.axes, 2)}
         if crops := {axis: crop for axis, crop in crops.items() if any(crop)}:
@@ -187,19 +195,6 @@ def _as_conv(win: Window, axes: tuple[Axis, Axis]) -> Window:
         output=(dims[0], channels, *cells),
         output_padding=(0,) * AXES,
     )
-
-
-def _convolve(model: Model, node: Node, group: int, candidate: Candidate, source: Tensor) -> Tensor:
-    """Insert the convolution; its bias is repeated for each phase."""
-    array, bias, win = query.constant_input(node, 1), query.constant_input(node, 2), candidate.win
-    assert array is not None
-    weight = _weights(array, group, candidate.axes)
-    inputs = [source, edit.constant(model, f"{node.name}/weight", weight)]
-    if bias is not None:
-        repeated = np.repeat(bias, math.prod(candidate.phases))
-        inputs.append(edit.constant(model, f"{node.name}/bias", repeated))
-    attrs, shape = win.attributes, win.output
-    return edit.insert(model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs)
 
 
 def _weights(array: np.ndarray, group: int, axes: tuple[Axis, Axis]) -> np.ndarray:
