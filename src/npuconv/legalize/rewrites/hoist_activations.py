@@ -20,9 +20,7 @@ ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channe
 
 
 @register_pass(
-    Phase.LEGALIZE,
-    *ACTIVATIONS,
-    after=("rewrite-conv-transpose-as-conv", "move-layout"),
+    Phase.LEGALIZE, *ACTIVATIONS, after=("rewrite-conv-transpose-as-conv", "move-layout")
 )
 def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if node.op not in device.target.fusible:

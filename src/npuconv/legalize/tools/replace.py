@@ -12,14 +12,7 @@ from npuconv.model import Model, Node, Tensor, edit, nhwc, query
 _CLIP_WITH_INPUTS = 11  # first opset in which the bounds of a Clip are inputs
 
 
-def eliminate(
-    model: Model,
-    log: Log,
-    node: Node,
-    before: str,
-    *,
-    first: Node | None = None,
-) -> int:
+def eliminate(model: Model, log: Log, node: Node, before: str, *, first: Node | None = None) -> int:
     """Remove a node without effect, measured; with ``first``, both nodes together.
 
     Returns:
