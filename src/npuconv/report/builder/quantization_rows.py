@@ -20,7 +20,6 @@ from npuconv.partition.crossings import crossings
 from npuconv.partition.placement import Plan
 from npuconv.quantize import imported_scales
 from npuconv.quantize.budget import BudgetResult
-from npuconv.quantize.fake_quant import SquaredErrors
 from npuconv.quantize.quantization import Quantization, QuantizedGraph
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
@@ -264,8 +263,8 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
         max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
         extra_macs=spent.extra_macs,
         extra_percent=round(percent, 3),
-        before_db=_db(spent.before),
-        simulated_db=_db(spent.after),
+        before_db=rounded(spent.before.sqnr_db, 2),
+        simulated_db=rounded(spent.after.sqnr_db, 2),
         unsaturated=spent.is_before_saturation,
         repeated=tuple(
             quality.RepeatedLayer(
@@ -292,7 +291,7 @@ def padding_report(unpadded: QuantizedGraph, padded: QuantizedGraph) -> quality.
         tensors=tuple(sorted(padded.state.encodings.keys() - unpadded.state.encodings.keys())),
         extra_bytes=extra,
         extra_percent=round(100 * extra / before, 2) if extra and before else None,
-        gain_db=None if gain is None else round(gain, 2),
+        gain_db=rounded(gain, 2),
     )
 
 
@@ -321,7 +320,3 @@ def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None
     )
     remaining_power = float(errors.powers.sum()) - noise
     return round(10 * math.log10(1 + noise / remaining_power), 2) if remaining_power > 0 else None
-
-
-def _db(error: SquaredErrors) -> float | None:
-    return None if error.sqnr_db is None else round(error.sqnr_db, 2)
