@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from npuconv.quantize import settings
 from npuconv.quantize.oversampling import Repeats
-from npuconv.quantize.settings import BUDGET
 from npuconv.records import dataclass
 
 # Remaining error of an output if k copies round it, as a power of k: their inputs differ, so
@@ -64,7 +64,7 @@ def allocate(terms: Sequence[NoiseTerm], macs: Mapping[str, int], limit: float) 
         for candidate, touched in terms_of.items():
             cost = sum(macs[name] for name in candidate)
             after = counts | {name: counts.get(name, 1) + 1 for name in candidate}
-            is_allowed = all(after[name] <= BUDGET.most_copies for name in candidate)
+            is_allowed = all(after[name] <= settings.BUDGET_MOST_COPIES for name in candidate)
             if is_allowed and spent + cost <= limit:
                 gain = sum(t.power * (t.share_left(counts) - t.share_left(after)) for t in touched)
                 if gain / max(cost, 1e-9) > best_rate:

@@ -15,7 +15,7 @@ from npuconv.data import Feed, Samples
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import load, query, shapes
 from npuconv.partition.costs import macs
-from npuconv.quantize import sensitivity
+from npuconv.quantize import sensitivity, settings
 from npuconv.quantize.allocation import NoiseTerm, allocate
 from npuconv.quantize.fake_quant import (
     FakeQuantComparison,
@@ -26,7 +26,6 @@ from npuconv.quantize.fake_quant import (
 )
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
-from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
 from npuconv.records import dataclass
 from npuconv.timings import Step
@@ -68,27 +67,28 @@ def spend_budget(
         CalibrationError: the model does not run on the samples.
     """
     goal, percent = graph.options.min_sqnr, graph.options.max_extra_macs
-    all_steps = BUDGET.probes * (1 + BUDGET.checks)
+    all_steps = settings.BUDGET_PROBES * (1 + settings.BUDGET_CHECKS)
     proto = graph.proto
     sizes = layer_macs(graph, proto, used)
-    limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
+    percent = settings.BUDGET_UNBOUNDED_PERCENT if percent is None else percent
+    limit = sum(sizes.values()) * percent / 100
     points, unsaturated = quant_points(graph, state), with_logit_outputs(proto)
     simulator = FakeQuantComparison(unsaturated if goal is None else proto, evaluation)
     before = simulator.measure(points)
     terms = list[NoiseTerm]()
     if not graph.biasless:  # the biases of copies offset them by different parts of a step
         errors = sensitivity.measure(
-            unsaturated, points, used, BUDGET.probes, lambda done, _: step(done, all_steps)
+            unsaturated, points, used, settings.BUDGET_PROBES, lambda done, _: step(done, all_steps)
         )
         terms = [] if errors is None else _terms(graph, points, errors)
     repeatable = {name: size for name, size in sizes.items() if name in hessians}
     repeats: Repeats = {}
     checked: Repeats = {}
     oversampled, after = Oversampled(graph, state), before
-    for number in range(1, 1 + BUDGET.checks):
+    for number in range(1, 1 + settings.BUDGET_CHECKS):
         if goal is not None and after.sqnr_db is not None and after.sqnr_db >= goal:
             break
-        counts = allocate(terms, repeatable, limit * number / BUDGET.checks)
+        counts = allocate(terms, repeatable, limit * number / settings.BUDGET_CHECKS)
         if counts and counts != checked:
             checked = counts
             candidate = oversample(graph, state, hessians, counts)
@@ -97,7 +97,7 @@ def spend_budget(
             error = simulator.measure(quant_points(candidate.graph, candidate.state), compared)
             if error.ratio(after) < 1 and sum(error.noise) < sum(after.noise):
                 repeats, oversampled, after = counts, candidate, error
-        step(BUDGET.probes * (1 + number), all_steps)
+        step(settings.BUDGET_PROBES * (1 + number), all_steps)
     layer_costs = {name: (times - 1) * repeatable[name] for name, times in repeats.items()}
     return BudgetResult(
         oversampled, repeats, layer_costs, sum(sizes.values()), before, after,

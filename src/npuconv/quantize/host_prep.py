@@ -24,12 +24,12 @@ from npuconv.legalize.source_scales import match_groups
 from npuconv.model import Node, Tensor, query
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import CUTS
+from npuconv.quantize import settings
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity
-from npuconv.quantize.settings import HOST_PADDING
 from npuconv.quantize.state import QuantState
 from npuconv.records import replace
 
@@ -101,11 +101,11 @@ def _choose_inputs(
             continue  # padding is the number 0 with any zero point
         if has_one_zero:
             lows, highs = lows.min(keepdims=True), highs.max(keepdims=True)
-        gains = gain(lows, highs) >= HOST_PADDING.gain_db or not off_centre.isdisjoint(
+        gains = gain(lows, highs) >= settings.PADDING_GAIN_DB or not off_centre.isdisjoint(
             (name, source)
         )
         shape = query.shape(graph.plan.uncut(convs[0].inputs[0])) or ()
-        if gains and growth(shape, nonzero_pads(convs[0])) <= HOST_PADDING.largest_growth:
+        if gains and growth(shape, nonzero_pads(convs[0])) <= settings.PADDING_LARGEST_GROWTH:
             tensors[name] = convs
     return tensors
 
@@ -241,10 +241,10 @@ def _choose_crossings(
     powers = errors.activations
     total = max(sum(powers.values()), 1e-30)
     shares = {name: powers.get(name, 0.0) / total for name in names}
-    shares = {n: share for n, share in shares.items() if share >= HOST_PADDING.smallest_share}
-    remaining = 1 - HOST_PADDING.error_saved * sum(shares.values())
-    enough = -10 * math.log10(remaining) >= HOST_PADDING.output_gain_db
-    is_noisy = total > 10 ** (-HOST_PADDING.sufficient_db / 10)
+    shares = {n: share for n, share in shares.items() if share >= settings.PADDING_SMALLEST_SHARE}
+    remaining = 1 - settings.PADDING_ERROR_SAVED * sum(shares.values())
+    enough = -10 * math.log10(remaining) >= settings.PADDING_OUTPUT_GAIN_DB
+    is_noisy = total > 10 ** (-settings.PADDING_SUFFICIENT_DB / 10)
     return set(shares) if enough and is_noisy else set()
 
 
@@ -258,8 +258,8 @@ def _padding_gains(graph: LegalModel, calibration: Calibration, state: QuantStat
             continue
         factor = growth(dims, nonzero_pads(convs[0]))
         # A Pad of an int8 tensor inserts one integer in all channels: 0, or the lowest.
-        if stats.lows.min() < 0 or factor > HOST_PADDING.largest_growth:
+        if stats.lows.min() < 0 or factor > settings.PADDING_LARGEST_GROWTH:
             continue
-        if gain(stats.lows.astype(float), stats.highs.astype(float)) >= HOST_PADDING.gain_db:
+        if gain(stats.lows.astype(float), stats.highs.astype(float)) >= settings.PADDING_GAIN_DB:
             names.add(name)
     return names

@@ -18,11 +18,10 @@ from npuconv.legalize.source_scales import match_groups
 from npuconv.model import query
 from npuconv.partition.crossings import crossings
 from npuconv.partition.placement import Plan
-from npuconv.quantize import imported_scales
+from npuconv.quantize import imported_scales, settings
 from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.quantization import Quantization, QuantizedGraph
 from npuconv.quantize.sensitivity import Sensitivity
-from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
 from npuconv.rules.checks.activation_clipped import clipped_share
 from npuconv.schemas import quality
@@ -260,7 +259,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
     labels = {conv.name: legal.model.label(conv) for conv in legal.plan.convolutions}
     return quality.Budget(
         min_sqnr_db=legal.options.min_sqnr,
-        max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
+        max_extra_percent=settings.BUDGET_UNBOUNDED_PERCENT if limit is None else limit,
         extra_macs=spent.extra_macs,
         extra_percent=round(percent, 3),
         before_db=rounded(spent.before.sqnr_db, 2),
