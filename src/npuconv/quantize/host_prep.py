@@ -45,7 +45,7 @@ def prepare_host(graph: LegalModel, calibration: Calibration) -> tuple[LegalMode
     if "host-padding" in graph.options.without:
         return graph, calibration
     statistics = dict(calibration.statistics)
-    graph, _ = _pad(graph, _choose_inputs(graph, statistics))
+    graph = _pad(graph, _choose_inputs(graph, statistics))
     for node in graph.model.nodes("Pad"):
         source, padded = node.inputs[0].name, node.outputs[0].name
         if source in statistics and padded not in statistics:
@@ -59,19 +59,10 @@ def nonzero_pads(conv: Node) -> tuple[int, ...]:
     return amounts if any(amounts) else ()
 
 
-def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[LegalModel, list[Node]]:
-    """Let the host pad the inputs of these convolutions.
-
-    Returns:
-        The graph with pads, and the padded convolutions, whose zero point may now be any integer.
-    """
-    padded_convs = [conv for convs in tensors.values() for conv in convs]
-    names = {conv.inputs[0].name for conv in padded_convs}
-    if names:
-        graph, _ = graph.rewritten(pad_on_host, tensors=names)
-    layers = {conv.name: conv for conv in graph.plan.convolutions}
-    padded_layers = [layers[conv.name] for conv in padded_convs]
-    return graph, [layer for layer in padded_layers if not nonzero_pads(layer)]
+def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> LegalModel:
+    """Let the host pad the inputs of these convolutions."""
+    names = {conv.inputs[0].name for convs in tensors.values() for conv in convs}
+    return graph.rewritten(pad_on_host, tensors=names)[0] if names else graph
 
 
 def _choose_inputs(
@@ -212,11 +203,10 @@ def pad_between_layers(
     if "host-padding" not in graph.options.without:
         names = _choose_crossings(graph, calibration, state, sensitivity)
     candidates = padded_tensors(graph, internal=True) if names else {}
-    graph, freed = _pad(graph, {name: candidates[name] for name in sorted(names)})
-    if not freed:
+    graph = _pad(graph, {name: candidates[name] for name in names})
+    groups = [g for g in graph.plan.groups if not state.encodings.keys() >= {*g.tensors}]
+    if not groups:
         return graph, state, sensitivity
-    padded = {conv.inputs[0].name for conv in freed}
-    groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
     new = choose_encodings(graph, calibration, groups, state.shares)
     layers = {c.name for c in graph.plan.convolutions if c.inputs[0].name in new.encodings}
     state = round_weights(graph, calibration.hessians, state.with_ranges(new), layers)
