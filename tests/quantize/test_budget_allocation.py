@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuconv.quantize import settings
-from npuconv.quantize.allocation import NoiseTerm, allocate
+from npuconv.quantize.budget import NoiseTerm, allocate
 
 
 def term(
