@@ -42,8 +42,8 @@ class Calibration:
 
     def fits(self, graph: LegalModel) -> bool:
         """Return whether each tensor of the graph was observed along its channel axis."""
-        observed = {name: (name, stats.axis) for name, stats in self.statistics.items()}
-        return all(observed.get(item[0]) == item for item in watched(graph).items())
+        axes = {name: stats.axis for name, stats in self.statistics.items()}
+        return watched(graph).items() <= axes.items()
 
 
 def calibrate(graph: LegalModel, samples: Samples, step: Step) -> Calibration:
