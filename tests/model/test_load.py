@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 import npuconv
 from npuconv.errors import ModelError
 from npuconv.model import load
+from npuconv.model.graph_import import MAX_OPSET
 from support.builders import Net, digits, images
 
 
@@ -275,7 +276,7 @@ def test_ir_3_needs_an_opset():
     assert "opset_import" in refused(model)
 
 
-@pytest.mark.parametrize("opset", [1, 6, 7, 11, 13, 17, 21, load.MAX_OPSET])
+@pytest.mark.parametrize("opset", [1, 6, 7, 11, 13, 17, 21, MAX_OPSET])
 def test_every_opset(opset):
     """Every opset that the onnx package knows can be read."""
     ir_version = 8 if opset <= 17 else 10

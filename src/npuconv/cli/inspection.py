@@ -75,7 +75,9 @@ def inspect(
     Raises:
         ModelError: not a valid model.
     """
-    model = read(source, input_shape)
+    model = load.load(source)
+    shapes.fix_inputs(model, input_shape or {})
+    shapes.infer(model)
     nodes = [node for node, _ in model.walk()]
     inside = len(nodes) - len(model.nodes())
     header = model.header
@@ -116,20 +118,6 @@ def inspect(
         steps=tuple(_summary(model, node) for node in model.nodes()),
         calibration=_assumed_samples(source, input_shape or {}),
     )
-
-
-def read(
-    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
-) -> Model:
-    """Return a model with its shapes inferred.
-
-    Raises:
-        ModelError: not a valid model.
-    """
-    model = load.load(source)
-    shapes.fix_inputs(model, input_shape or {})
-    shapes.infer(model)
-    return model
 
 
 def _assumed_samples(

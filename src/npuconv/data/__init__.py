@@ -1,4 +1,4 @@
-"""Samples (arrays, archives, images, built-in pictures), and the float pass over them."""
+"""Samples: arrays, archives, images, built-in pictures; and their normalization."""
 
 from __future__ import annotations
 
@@ -58,7 +58,14 @@ def open_samples(
         return Samples(lambda _: {}, (0,), "the model has no inputs")
     if source is None:
         return open_synthetic(inputs, preprocess, limit, seed)
-    inputs = inputs if key is None else _taking(key, inputs)
+    if key is not None:
+        if len(inputs) > 1:
+            names = ", ".join(repr(spec.name) for spec in inputs)
+            raise CalibrationError(
+                f"--calibration-key is for models with one input, and this one has {names}",
+                hint="name the arrays like the inputs",
+            )
+        inputs = [replace(inputs[0], array=key)]
     if isinstance(source, str) and not source.strip():
         raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
     if isinstance(source, (str, Path)):
@@ -91,16 +98,6 @@ def takes_images(source: Source) -> bool:
     except (OSError, CalibrationError):  # open_samples raises it
         return False
     return path.suffix.lower() in (*IMAGES, ".txt")
-
-
-def _taking(key: str, inputs: Sequence[InputSpec]) -> Sequence[InputSpec]:
-    if len(inputs) > 1:
-        names = ", ".join(repr(spec.name) for spec in inputs)
-        raise CalibrationError(
-            f"--calibration-key is for models with one input, and this one has {names}",
-            hint="name the arrays like the inputs",
-        )
-    return [replace(inputs[0], array=key)]
 
 
 def _open_path(

@@ -113,7 +113,7 @@ def emit_model(
     log = Log(measures=False)  # ``evaluate.comparison`` compares the int8 model as a whole
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     on_host = (n for n in copy.plan.passthrough if copy.plan.placement[id(n)] == "host")
-    hosted = [n.name for n in on_host if takes_as(n.op, n, copy.target, after_conv=False)]
+    hosted = [n.name for n in on_host if takes_as(n.op, n, copy.target)]
     phases = [Phase.QUANTIZE, *([Phase.LOWER] if options.lowers else [])]
     passes = [item for phase in phases for item in manager.order(phase)]
     results = {

@@ -22,24 +22,14 @@ from npuconv.data.workers import in_order, start_work
 from npuconv.emit.write_model import EmittedModel
 from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
-from npuconv.evaluate.matching import (
-    DeviceConvolution,
-    LayerPair,
-    layer_pairs,
-    layers_of,
-    numbers,
-    quantized,
-)
+from npuconv.evaluate.matching import LayerPair, layer_pairs, numbers, quantized
 from npuconv.evaluate.simulator import as_float
-from npuconv.findings import Finding
-from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
 from npuconv.model.graph_import import standard_opset
 from npuconv.model.proto import Links, attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, with_logit_outputs
 from npuconv.quantize.quantization import Quantization
 from npuconv.records import dataclass, field
-from npuconv.rules import engine
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:
@@ -442,7 +432,6 @@ def summarize(
 class MeasuredConversion:
     """Error of a conversion against its float model."""
 
-    layers: list[DeviceConvolution]  # layers of the float graph, before a budget is spent
     pairs: list[LayerPair]  # tensors of the layers in both models
     measured: Measured  # errors on the samples held out
     compared: list[LayerPair]  # pairs whose tensors are in the model, in the order of the errors
@@ -460,20 +449,18 @@ def compare_conversion(
         InternalError: the int8 model does not run.
     """
     graph, samples = quantization.padded.graph, quantization.data.measured_on()
-    float_model, layers = graph.proto, layers_of(graph.model, graph.plan)
-    oversampled, names = quantization.oversampled, emitted.int8_names
-    pairs = layer_pairs(emitted.model, layers, oversampled, names, emitted.notes)
+    pairs = layer_pairs(graph, quantization.oversampled, emitted)
     try:
-        comparison = Comparison(float_model, emitted.proto, emitted.scales, pairs, layer_samples=1)
+        comparison = Comparison(graph.proto, emitted.proto, emitted.scales, pairs, layer_samples=1)
         measured = comparison.measure(samples, lambda number, *_: step(number + 1, len(samples)))
     except executor.RuntimeRefusedError as error:
         try:
-            executor.Session(float_model).run(samples[0])
+            executor.Session(graph.proto).run(samples[0])
         except executor.RuntimeRefusedError as reason:
             text = f"{graph.model.name}: onnxruntime does not run it: {reason}"
             raise ModelError(text) from None
         raise InternalError(f"the result does not run: {error}", where="emit") from None
-    return MeasuredConversion(layers, pairs, measured, comparison.layers)
+    return MeasuredConversion(pairs, measured, comparison.layers)
 
 
 def check_loads(model: onnx.ModelProto) -> str:
@@ -486,16 +473,3 @@ def check_loads(model: onnx.ModelProto) -> str:
         return executor.refusal(model)
     except executor.RuntimeRefusedError as error:
         raise InternalError(f"the result does not load: {error}", where="emit") from None
-
-
-def accuracy_findings(
-    legal: LegalModel, accuracy: quality.Accuracy, broken: tuple[str, ...] = ()
-) -> list[Finding]:
-    """Return findings of the rules that look at the measured int8 model.
-
-    Raises:
-        InternalError: a bug in a rule.
-    """
-    if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
-        return []
-    return engine.lint(legal.rule_context(accuracy=accuracy, broken=broken), stage="measured")

@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic.encoding import decimals, dequantize, quantize
+from npuconv.emit.write_model import EmittedModel
 from npuconv.errors import ModelError
-from npuconv.model import Model, nhwc, query
+from npuconv.legalize.legal import LegalModel
+from npuconv.model import Model, Node, nhwc, query
 from npuconv.model.proto import Links, attributes_of, metadata_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
@@ -173,58 +175,51 @@ def quantized(feed: Mapping[str, Array], scales: Mapping[str, float]) -> dict[st
     return {n: quantize(x, scales[n]) if n in scales else x for n, x in feed.items()}
 
 
-class DeviceConvolution(NamedTuple):
-    """A convolution on the device."""
-
-    display_label: str  # label, with a number if several layers come from one source node
-    label: str
-    tensor: str  # name of the output of the layer
-    node: str  # name of the convolution in the float model
-
-
-def layers_of(model: Model, plan: Plan) -> list[DeviceConvolution]:
-    """Return every device convolution with the tensor that is its layer's result."""
+def named_layers(model: Model, plan: Plan) -> list[tuple[str, Node]]:
+    """Return the device convolutions, each behind its label, numbered if several have it."""
     labels = [model.label(conv) for conv in plan.convolutions]
-    total, number = Counter(labels), Counter[str]()
-    rows = []
+    total, number, layers = Counter(labels), Counter[str](), list[tuple[str, Node]]()
     for conv, label in zip(plan.convolutions, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
-        # A layer ends behind its activation, as clipping there is no loss. A max pool may stand
-        # in between: it and a clip commute.
-        result = tensor = conv.outputs[0]
-        while (reader := query.sole_consumer(model, tensor)) is not None:
-            if reader.op not in ("Relu", "Clip", "MaxPool") or not plan.is_passthrough(reader):
-                break
-            tensor = reader.outputs[0]
-            if reader.op != "MaxPool":
-                result = tensor
-                break
-        rows.append(DeviceConvolution(label + part, label, result.name, conv.name))
-    return rows
+        layers.append((label + part, conv))
+    return layers
+
+
+def _result(model: Model, plan: Plan, conv: Node) -> str:
+    """Return the name of the tensor in which a layer results.
+
+    A layer ends behind its activation, as clipping there is no loss. A max pool may stand in
+    between: it and a clip commute.
+    """
+    tensor = conv.outputs[0]
+    while (reader := query.sole_consumer(model, tensor)) is not None:
+        if reader.op not in ("Relu", "Clip", "MaxPool") or not plan.is_passthrough(reader):
+            break
+        tensor = reader.outputs[0]
+        if reader.op != "MaxPool":
+            return str(tensor.name)
+    return str(conv.outputs[0].name)
 
 
 def layer_pairs(
-    model: Model,
-    layers: list[DeviceConvolution],
-    oversampled: Oversampled,
-    stored: Mapping[str, str],
-    notes: Mapping[str, str],
+    graph: LegalModel, oversampled: Oversampled, emitted: EmittedModel
 ) -> list[LayerPair]:
-    """Return the outputs of the layers in the converted model, in the order of the layers."""
-    encodings = oversampled.state.encodings
+    """Return the outputs of the layers in both models, in the order of the layers."""
+    stored, encodings = emitted.int8_names, oversampled.state.encodings
     times = {layer.node: len(layer.convs) for layer in oversampled.repeated}
-    tensors = (t for node in model.nodes() for t in node.outputs)
+    tensors = (t for node in emitted.model.nodes() for t in node.outputs)
     last = {t.name for t in tensors if nhwc.holds_channels_last(t)}
     pairs = []
-    for name, label, tensor, node in layers:
+    for name, conv in named_layers(graph.model, graph.plan):
+        tensor = _result(graph.model, graph.plan, conv)
         if tensor in stored:
             result, encoding = stored[tensor], encodings[tensor]
             pairs.append(LayerPair(
                 name, tensor, result, decimals(encoding.scales), decimals(encoding.zeros),
-                note=notes.get(label, ""), channels_last=result in last,
+                note=emitted.notes.get(graph.model.label(conv), ""), channels_last=result in last,
             ))  # fmt: skip
-        if node in times:  # the host takes the mean of the copies in float
-            note = f"the mean of {times[node]} copies"
+        if conv.name in times:  # the host takes the mean of the copies in float
+            note = f"the mean of {times[conv.name]} copies"
             pairs.append(LayerPair(name, tensor, tensor, scale=1.0, note=note))
     return pairs

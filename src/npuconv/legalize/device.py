@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.split.layer import layer_of
 from npuconv.legalize.split.layer import of_window as layer_of_window
 from npuconv.model import Model, Node, Window, query, window
-from npuconv.model.facts import of_window, settled
+from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost
+from npuconv.partition.operators import takes_as
 from npuconv.records import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -138,8 +139,6 @@ class TargetDevice:
 
         With ``listed`` also if the target takes it.
         """
-        operator = self.target.operator(node.op, node.domain or "")
-        fits = operator is not None and not operator.objections(settled(node))
-        stays = fits and not listed
+        stays = not listed and takes_as(node.op, node, self.target)
         is_requested = self.options.offload and node.name not in self.keep_float
         return is_requested and not stays and self.target.operator("Conv") is not None

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from npuconv.legalize import region as _region
-from npuconv.model import Model, Node, Tensor, query
+from npuconv.model import Model, Node, Tensor
 from npuconv.partition.costs import Form
 from npuconv.records import dataclass, field, replace
 from npuconv.schemas.report import Refusal
@@ -63,9 +63,8 @@ class Log:
 
         The report shows the reason.
         """
-        self.refusals[Refusal(pass_name=self.pass_name, node=model.label(node), reason=reason)] = (
-            None
-        )
+        refusal = Refusal(pass_name=self.pass_name, node=model.label(node), reason=reason)
+        self.refusals[refusal] = None
         return 0
 
     @contextlib.contextmanager
@@ -96,18 +95,18 @@ class Log:
             exact: axes of the inputs that keep their real extents in spite of ``modulus``.
             measure: False where there is nothing to compare (names, types).
         """
-        record = RewriteRecord(self.pass_name, model.origin(*nodes), before, after, modulus=modulus)
-        record.exact = frozenset(exact)
-        read = (query.producer(tensor) for node in nodes for tensor in node.inputs)
-        producers = {id(producer) for producer in read if producer is not None}
+        record = RewriteRecord(
+            self.pass_name, model.origin(*nodes), before, after,
+            modulus=modulus, exact=frozenset(exact),
+        )  # fmt: skip
+        producers = {id(n) for node in nodes for tensor in node.inputs for n in tensor.inputs}
         producers -= set(map(id, nodes))
         if not measure:
             record.reference = "nothing to compare"
-        watch = self.measures and measure
         results = list(outputs) if outputs is not None else _region.results(model, nodes)
-        if watch:
+        if self.measures and measure:
             record.old = _region.capture(model, nodes, results)
         yield record
-        if watch and record.old is not None and record.new is None:
+        if record.old is not None and record.new is None:
             record.new = _region.trace(model, record.old, results, producers)
         self.rewrites.append(record)

@@ -27,12 +27,6 @@ class Region:
     outputs: dict[str, str] = field(default_factory=dict)  # name outside -> name inside
     kernel: int = 1  # cells that the longest kernel covers
 
-    def set_last(self, name: str, values: Sequence[int]) -> None:
-        """Replace the last of the numbers that attribute ``name`` has, in this copy."""
-        for node in self.nodes:
-            if name in node.attrs:
-                node.attrs[name] = (*node.attrs[name][: -len(values)], *values)
-
 
 def results(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
     """Return the tensors of these nodes that anything else reads."""

@@ -36,7 +36,11 @@ def removal(win: Window) -> Removal | None:
     Channels are free, a merge is one Reshape, a batch takes Transposes as well.
     """
     axes = range(win.axes or 0)
-    removals = [r for axis in axes if (r := _as_channels(win, axis))]
+    removals = list[Removal]()
+    for axis in axes:
+        if win.output_extent(axis) == 1:
+            cells, taps = zip(*(_pairs(win, axis) or [(0, None)]), strict=True)
+            removals.append(Removal(axis, "channels", cells, taps))
     if all(win.extent(axis) is not None for axis in axes):
         # The last two axes first: they can be merged for any extents before them.
         pointwise = [axis for axis in axes if _is_pointwise(win, axis)]
@@ -92,14 +96,6 @@ def _describe(win: Window, axis: int) -> str:
         parts.append(f"pads {win.pads[axis][0]} and {win.pads[axis][1]}")
     extent = win.extent(axis)
     return ", ".join([*parts, f"extent {extent if extent is not None else 'unknown'}"])
-
-
-def _as_channels(win: Window, axis: int) -> Removal | None:
-    if win.output_extent(axis) != 1:
-        return None
-    pairs = _pairs(win, axis) or [(0, None)]
-    cells, taps = zip(*pairs, strict=True)
-    return Removal(axis, "channels", cells, taps)
 
 
 def _pairs(win: Window, axis: int) -> list[tuple[int, int | None]]:

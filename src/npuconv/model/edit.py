@@ -146,8 +146,10 @@ def exchange_names(a: Tensor, b: Tensor) -> None:
     a.name, b.name = b.name, a.name
 
 
-def drop_domain(model: Model, domain: str) -> None:
-    """Remove an operator domain from the imports; no node may use it."""
+def drop_unused_domain(model: Model, domain: str) -> None:
+    """Remove an operator domain from the imports if no node uses it any more."""
+    if any(node.domain == domain and len(node.outputs) for node, _ in model.walk()):
+        return
     imports = model.graph.import_domains or ()
     model.graph.import_domains = [o for o in imports if o.domain != domain]
 

@@ -17,7 +17,9 @@ from npuconv.model.core import Header, NodeMeta, subgraphs
 from npuconv.model.proto import all_names, all_nodes, captured_names, inner_graphs
 from npuconv.model.source import read_source
 from npuconv.model.surgeon import Graph
+from npuconv.model.validate import check_proto
 
+MAX_OPSET = onnx.defs.onnx_opset_version()
 _DEFAULTS_ARE_OPTIONAL = 4  # IR version; before, every initializer had to be an input
 _WITH_PARAMETERS = (*query.CONVOLUTIONS, "BatchNormalization", "Gemm", "LSTM", "GRU", "RNN")
 
@@ -28,14 +30,25 @@ def import_model(
     """Return the Model of a proto, which is not changed.
 
     Args:
-        proto: has passed ``validate.check_proto``.
+        proto: has passed ``untrusted.check``.
         name: name of the model.
         sha256: digest of its file.
         weights: store of its large weights, if they are in files.
 
     Raises:
-        ModelError: graph-surgeon cannot read the graph.
+        ModelError: the graph contradicts itself, or graph-surgeon cannot read it.
     """
+    if not proto.HasField("graph"):
+        raise ModelError(f"{name}: is not an ONNX model (it has no graph)")
+    if not proto.graph.node:
+        raise ModelError(f"{name}: the graph has no nodes")
+    opset = standard_opset(proto)
+    if opset is not None and opset < 1:
+        raise ModelError(f"{name}: opset {opset} does not exist")
+    if opset is not None and opset > MAX_OPSET:
+        text = f"{name}: opset {opset} is newer than this onnx package knows ({MAX_OPSET})"
+        raise ModelError(text, hint="upgrade the onnx package")
+    check_proto(proto, name)
     proto = dense(inlined(proto))
     try:
         graph = import_graph(proto)

@@ -11,11 +11,10 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from npuconv import files
 from npuconv.errors import ModelError
-from npuconv.model import Model, external_data, store, untrusted, validate
-from npuconv.model.graph_import import import_model, standard_opset
+from npuconv.model import Model, external_data, store, untrusted
+from npuconv.model.graph_import import import_model
 
 _TFLITE = b"TFL3"  # bytes 4 to 7 of a TFLite file
-MAX_OPSET = onnx.defs.onnx_opset_version()
 
 
 def load(source: str | Path | onnx.ModelProto) -> Model:
@@ -39,7 +38,7 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
         except EncodeError:
             hint = "save it with external data and give the path"
             raise ModelError(f"{name}: over 2 GB, too large for one piece", hint=hint) from None
-        return from_proto(source, name=name, sha256=hashlib.sha256(data).hexdigest())
+        return import_model(source, name, hashlib.sha256(data).hexdigest(), None)
     path = Path(source)
     external_data.check_file(path)
     proto, digest = _read(path)
@@ -49,7 +48,7 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
         # A message frees its memory all at once, so a smaller message replaces it.
         weights = weights or store.Store()
         proto = store.without_large_tensors(proto, weights)
-    return from_proto(proto, name=display_name(source), sha256=digest, weights=weights)
+    return import_model(proto, display_name(source), digest, weights)
 
 
 def _read(path: Path) -> tuple[onnx.ModelProto, str]:
@@ -73,30 +72,6 @@ def display_name(path: str | Path) -> str:
     if short.is_absolute():
         short = Path(*short.parts[-2 if short.name == files.UNNAMED else -1 :])
     return short.as_posix()
-
-
-def from_proto(
-    proto: onnx.ModelProto, *, name: str, sha256: str = "", weights: store.Store | None = None
-) -> Model:
-    """Return the Model of a proto that is already in memory.
-
-    The proto is not changed. ``weights`` is the store of its large weights, if they are in files.
-
-    Raises:
-        ModelError: the graph contradicts itself.
-    """
-    if not proto.HasField("graph"):
-        raise ModelError(f"{name}: is not an ONNX model (it has no graph)")
-    if not proto.graph.node:
-        raise ModelError(f"{name}: the graph has no nodes")
-    standard = standard_opset(proto)
-    if standard is not None and standard < 1:
-        raise ModelError(f"{name}: opset {standard} does not exist")
-    if standard is not None and standard > MAX_OPSET:
-        text = f"{name}: opset {standard} is newer than this onnx package knows ({MAX_OPSET})"
-        raise ModelError(text, hint="upgrade the onnx package")
-    validate.check_proto(proto, name)
-    return import_model(proto, name, sha256, weights)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -96,17 +96,6 @@ def parameters(node: Node) -> list[float]:
     return [float(v) for v in query.attribute(node, "activation_params", None) or ()]
 
 
-def in_channels(node: Node) -> int | None:
-    """Return the input channels: of the weights, else of the input."""
-    weight = query.static_shape(query.input_of(node, 1))
-    if weight is not None and node.op == "Conv":
-        return weight[1] * int(query.attribute(node, "group", 1))
-    if weight is not None and node.op == "ConvTranspose":
-        return weight[0]
-    dims = query.shape(query.input_of(node, 0))
-    return dims[-1] if dims and isinstance(dims[-1], int) else None
-
-
 def obstacle(node: Node, opset: int) -> str:
     """Return why no standard operator of this opset can replace a node of the domain, or ''."""
     return next(_obstacles(node, opset), "")
@@ -155,8 +144,12 @@ def _shape(node: Node) -> Iterator[str]:
         yield f"it has {needed} dimensions, which leaves no spatial axis"
     if dims is not None and len(dims) != needed:
         yield f"its input has {len(dims)} dimensions where {needed} are needed"
-    channels = in_channels(node)
-    if dims and isinstance(dims[-1], int) and channels != dims[-1]:
+    weight = query.static_shape(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
+    if weight is None or not dims or not isinstance(dims[-1], int):
+        return
+    group = int(query.attribute(node, "group", 1))
+    channels = weight[0] if node.op == "ConvTranspose" else weight[1] * group
+    if channels != dims[-1]:
         yield f"its input has {dims[-1]} channels, its weights take {channels}"
 
 

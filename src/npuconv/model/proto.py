@@ -15,11 +15,10 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, dtype_to_onnx
 from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
 
-from npuconv.model import query
+from npuconv.model import query, store
 from npuconv.model.surgeon import Constant, Node, Tensor
 
 Dims = tuple[int | str | None, ...]
-_RAW_KINDS = "biuf"  # kinds of numpy types whose bytes equal those of ONNX's raw_data
 
 
 def reads(node: onnx.NodeProto) -> Iterator[str]:
@@ -239,7 +238,7 @@ class Types:
         if is_packed(tensor.dtype):  # the exporter takes a byte for each element
             into.CopyFrom(numpy_helper.from_array(tensor.values, tensor.name))
             return
-        is_raw = getattr(tensor.dtype, "kind", "") in _RAW_KINDS
+        is_raw = getattr(tensor.dtype, "kind", "") in store.PLAIN_KINDS
         values = tensor.values if is_raw else None
         if values is None or tensor.export_dtype != values.dtype:
             into.CopyFrom(OnnxExporter.export_tensor_proto(tensor))

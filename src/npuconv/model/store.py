@@ -32,7 +32,7 @@ LARGE_MODEL = 256 * 2**20  # least bytes of a model whose large tensors stay in 
 LARGE_TENSOR = 2**20  # least bytes of such a tensor; smaller tensors are held in memory
 MAX_INLINE = 1_900_000_000  # most bytes of weights that fit into one protobuf of 2 GB
 ROOT = os.sep  # folder that locations in protos are relative to
-_PLAIN_KINDS = "biuf"  # kinds of numpy types whose bytes equal those of ONNX
+PLAIN_KINDS = "biuf"  # kinds of numpy types whose bytes equal those of ONNX
 _SCRATCH_FILE = 64 * 2**20  # bytes of a scratch file; each costs a file handle
 _MMAP_THRESHOLD = -3  # number of the option in malloc.h
 _ALIGNMENT = 64  # bytes: a cache line, and the widest vectors
@@ -56,7 +56,7 @@ class Store:
         Raises:
             OutputError: the folder for temporary files is full or not writable.
         """
-        if array.nbytes < LARGE_TENSOR or array.dtype.kind not in _PLAIN_KINDS or _place_of(array):
+        if array.nbytes < LARGE_TENSOR or array.dtype.kind not in PLAIN_KINDS or _place_of(array):
             return array
         try:
             with _lock:
@@ -194,7 +194,7 @@ def can_map(tensor: onnx.TensorProto, size: int) -> bool:
         return False
     is_native = helper.np_dtype_to_tensor_dtype(dtype) == tensor.data_type
     return (
-        is_native and dtype.kind in _PLAIN_KINDS and math.prod(tensor.dims) * dtype.itemsize == size
+        is_native and dtype.kind in PLAIN_KINDS and math.prod(tensor.dims) * dtype.itemsize == size
     )
 
 

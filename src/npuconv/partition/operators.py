@@ -61,7 +61,7 @@ def passes_int8(node: Node, int8: Collection[int]) -> bool:
     return all(id(t) in int8 for t in operator.values(node)) and operator.passes(node)
 
 
-def takes_as(op: str, node: Node, target: Target, *, after_conv: bool) -> bool:
+def takes_as(op: str, node: Node, target: Target, *, after_conv: bool = False) -> bool:
     """Return whether the device runs this operator in place of a node: fused, or listed."""
     if after_conv and op in target.fusible:
         return True

@@ -14,11 +14,11 @@ import onnx
 from onnx import defs, helper, inliner, numpy_helper, parser
 
 from npuconv.errors import ModelError
+from npuconv.model import query
 from npuconv.model.graph_import import standard_opset
 from npuconv.model.inference import MAX_SHAPE_VALUES
 from npuconv.tflite.draft import Draft
 
-STANDARD = ("", "ai.onnx")
 # Operators on shapes: computed here, where all extents are known, and not written.
 _ON_SHAPES = ("Shape", "Constant", "ConstantOfShape", "Range", "Mod", "Size", "CastLike")
 # The function of ReduceLogSumExp overflows: exp(x) is infinite from x = 89 on.
@@ -126,7 +126,7 @@ def expand(model: onnx.ModelProto, supported: Collection[str]) -> dict[str, str]
     for node in nodes:
         body = None
         stays = _is_held(node, supported) or node.op_type in _NOT_WRITTEN
-        if node.domain in STANDARD and not stays:
+        if node.domain in query.STANDARD_DOMAINS and not stays:
             draft = draft or Draft(model)
             body = _body(draft, node, max(opset, _OLDEST), supported)
         if body is None:

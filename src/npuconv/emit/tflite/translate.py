@@ -15,8 +15,9 @@ import onnx
 from onnx import helper
 
 from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
-from npuconv.emit.tflite.functions import STANDARD, expand, fold
+from npuconv.emit.tflite.functions import expand, fold
 from npuconv.errors import ModelError
+from npuconv.model import query
 from npuconv.model.proto import metadata_of
 from npuconv.ops.operator import OPERATORS
 from npuconv.ops.quantize_linear import nominal
@@ -155,7 +156,7 @@ def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> Non
             result = draft.sibling(result, "own", scales)
         written = helper.make_node(int8.op, int8.inputs, [result], int8.name)
         written.attribute.extend(int8.node.attribute)
-    description = OPERATORS.get(written.op_type) if node.domain in STANDARD else None
+    description = OPERATORS.get(written.op_type) if node.domain in query.STANDARD_DOMAINS else None
     if description is None or description.to_tflite is None:
         raise ModelError(f"TFLite has no operator for {node.op_type}")
     if not description.takes_open and any(map(draft.is_open, (*node.input, *node.output))):

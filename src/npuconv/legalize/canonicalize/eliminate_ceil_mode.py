@@ -12,22 +12,29 @@ window that would start in the padding. Needs the extents.
 from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, register_pass
-from npuconv.model import Model, Node, Window, edit, query, window
+from npuconv.model import Model, Node, edit, query, window
 from npuconv.model.conv import SAME, Pairs, conv_output, effective_kernel, flat_pads, pool_output
 
 OPSET = 11  # amounts of a Pad are an input since this opset
-_Axis = tuple[int, int, int, int, tuple[int, int]]  # extent, kernel, stride, dilation, pads
-_Axes = list[_Axis]
 
 
 @register_pass(Phase.CANONICALIZE, *query.POOLS, after=("raise-opset",), infers=True)
 def eliminate_ceil_mode(model: Model, log: Log, node: Node) -> int:
     win = window(node)
-    axes = None if win is None else _axes(win)
-    if axes is None or not query.attribute(node, "ceil_mode", 0):
+    if win is None or win.kernel is None or win.auto_pad in SAME or not win.is_consistent:
         return 0
-    pads = tuple(map(_reaching, axes))
-    counted: Pairs = tuple(pair for *_, pair in axes)
+    if not query.attribute(node, "ceil_mode", 0):
+        return 0
+    counted = win.pads if win.auto_pad == "NOTSET" else ((0, 0),) * len(win.pads)
+    pads: Pairs = ()  # with which rounding down gives the cells that rounding up does
+    windows = zip(win.kernel, win.strides, win.dilations, counted, strict=True)
+    for axis, (kernel, stride, dilation, (begin, end)) in enumerate(windows):
+        if (extent := win.extent(axis)) is None:
+            return 0
+        cells = pool_output(extent, kernel, stride, dilation, (begin, end), ceil=True)
+        if conv_output(extent, kernel, stride, dilation, (begin, end)) != cells:
+            end = (cells - 1) * stride + effective_kernel(kernel, dilation) - extent - begin
+        pads = (*pads, (begin, end))
     # Whether the average counts its own pads, but not the cells that ceil_mode adds.
     counts = node.op == "AveragePool" and bool(query.attribute(node, "count_include_pad", 0))
     counts = counts and any(map(any, counted))
@@ -48,23 +55,3 @@ def eliminate_ceil_mode(model: Model, log: Log, node: Node) -> int:
         if node.op == "AveragePool" and (pads_in_front or not counts):
             node.attrs["count_include_pad"] = 0
     return 1
-
-
-def _axes(win: Window) -> _Axes | None:
-    """Return extent, kernel, stride, dilation and pads of each axis; None where not known."""
-    if win.kernel is None or win.auto_pad in SAME or not win.is_consistent:
-        return None
-    extents = [win.extent(axis) for axis in range(len(win.kernel))]
-    pads = win.pads if win.auto_pad == "NOTSET" else ((0, 0),) * len(extents)
-    rows = zip(extents, win.kernel, win.strides, win.dilations, pads, strict=True)
-    axes = [(n, k, s, d, pair) for n, k, s, d, pair in rows if n is not None]
-    return axes if len(axes) == len(extents) else None
-
-
-def _reaching(axis: _Axis) -> tuple[int, int]:
-    """Return pads with which rounding down gives the cells that rounding up does."""
-    extent, kernel, stride, dilation, (begin, end) = axis
-    cells = pool_output(*axis, ceil=True)
-    if conv_output(*axis) == cells:
-        return begin, end
-    return begin, (cells - 1) * stride + effective_kernel(kernel, dilation) - extent - begin

@@ -64,15 +64,16 @@ def expand_qlinear_operators(model: Model, log: Log) -> int:
             inputs = [_float(model, node, form, index) for index in form.data]
             if form.bias is not None and (bias := query.input_of(node, form.bias)) is not None:
                 inputs.append(_bias(model, node, bias))
-            scale, zero = (query.input_of(node, form.result + k) for k in (0, 1))
-            assert scale is not None, "it was looked for"
-            shape = query.shape(node.outputs[0])
-            result = edit.insert(model, form.op, inputs, origin=[node], shape=shape, attrs=attrs)
-            edit.keep_name(query.producer(result), node)
-            quantized.quantize_as(model, node, result, scale, zero)
+            parameters = [query.input_of(node, form.result + k) for k in (0, 1)]
+            result, shape = node.outputs[0], query.shape(node.outputs[0])
+            values = edit.insert(model, form.op, inputs, origin=[node], shape=shape, attrs=attrs)
+            edit.keep_name(query.producer(values), node)
+            edit.disconnect(node)
+            inputs = [values, *(tensor for tensor in parameters if tensor is not None)]
+            edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
         fired += 1
     if fired:
-        quantized.drop_unused_domain(model)
+        edit.drop_unused_domain(model, quantized.CONTRIB)
     return fired
 
 

@@ -29,42 +29,33 @@ _BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # indices of the inputs with the scale 
 )
 def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
     count = len(node.inputs) if node.op == "Concat" else 1
-    producers = [query.producer(t) for t in node.inputs[:count]]
-    if not producers or not all(quantized.is_quantize(m) for m in producers):
+    producers = filter(None, map(query.producer, node.inputs[:count]))
+    quantizers = [producer for producer in producers if quantized.is_quantize(producer)]
+    if len(quantizers) < max(count, 1):
         return 0
-    encodings = [quantized.parameters(m) for m in producers if m is not None]
-    reason = _fault(node, encodings)
-    if reason:
+    encodings = [quantized.parameters(quantizer) for quantizer in quantizers]
+    encoding, reason = encodings[0], _fault(node, encodings)
+    if reason or isinstance(encoding, str):
         return log.refuse(model, node, reason)
-    first = producers[0]
-    assert first is not None, "it is a QuantizeLinear"
-    scale, zero = query.input_of(first, 1), query.input_of(first, 2)
-    assert scale is not None, "its parameters were read"
+    parameters = [query.input_of(quantizers[0], index) for index in (1, 2)]
     with log.rewrite(
         model, [node], f"{node.op} of integers", f"{node.op}, QuantizeLinear", measure=False
     ):
-        for index, producer in enumerate(producers):
-            assert producer is not None, "it is a QuantizeLinear"
-            edit.set_input(node, index, producer.inputs[0])
-        if not isinstance(encodings[0], str):
-            _lift_bounds(model, node, encodings[0])
+        for index, quantizer in enumerate(quantizers):
+            edit.set_input(node, index, quantizer.inputs[0])
+        for index in _BOUNDS.get(node.op, ()):  # in float; 0 if no fill is given
+            bound = query.input_of(node, index)
+            stored = np.zeros((), encoding.dtype) if bound is None else quantized.constant(bound)
+            if stored is None or (bound is None and node.op == "Clip"):
+                continue
+            value = encoding.dequantize(stored.reshape(()))
+            edit.set_input(node, index, edit.constant(model, f"{node.name}/{index}", value))
         for index, result in enumerate(list(node.outputs)):
             lifted = edit.variable(model, f"{result.name}/float", result, np.float32)
             node.outputs[index] = lifted
-            inputs = [lifted, scale, *([zero] if zero is not None else [])]
+            inputs = [lifted, *(tensor for tensor in parameters if tensor is not None)]
             edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
     return 1
-
-
-def _lift_bounds(model: Model, node: Node, encoding: Parameters) -> None:
-    """Write bounds and fills in float; 0 if no fill is given."""
-    for index in _BOUNDS.get(node.op, ()):
-        bound = query.input_of(node, index)
-        stored = np.zeros((), encoding.dtype) if bound is None else quantized.constant(bound)
-        if stored is None or (bound is None and node.op == "Clip"):
-            continue
-        value = encoding.dequantize(stored.reshape(()))
-        edit.set_input(node, index, edit.constant(model, f"{node.name}/{index}", value))
 
 
 def _fault(node: Node, encodings: list[Parameters | str]) -> str:

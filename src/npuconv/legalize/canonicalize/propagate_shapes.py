@@ -30,16 +30,7 @@ def propagate_shapes(model: Model, log: Log) -> int:
     if not model.nodes(*shape_values.SOURCES):
         return 0
     values = shape_values.evaluate(model)
-    fired = _fold(model, log, values)
-    for node in model.nodes("Reshape", "Expand"):
-        fired += _write_target(model, log, values, node)
-    return fired
-
-
-def _fold(model: Model, log: Log, values: ShapeValues) -> int:
-    """Replace known tensors by constants, where a consumer does not become a constant itself."""
-    from npuconv.legalize.tools import shape_values
-
+    # Known tensors become constants, where a consumer does not become a constant itself.
     complete = {key: guesses for key, guesses in values.guesses.items() if guesses.complete}
     frontier = [
         guesses
@@ -55,7 +46,8 @@ def _fold(model: Model, log: Log, values: ShapeValues) -> int:
         with log.rewrite(model, nodes, _histogram(nodes), after, measure=False) as record:
             record.reference, record.max_abs_difference = "onnxruntime", 0.0
             edit.replace_by_constant(model, guesses.tensor, guesses.array[0])
-    return len(frontier)
+    nodes = model.nodes("Reshape", "Expand")
+    return len(frontier) + sum(_write_target(model, log, values, node) for node in nodes)
 
 
 def _write_target(model: Model, log: Log, values: ShapeValues, node: Node) -> int:
@@ -68,9 +60,8 @@ def _write_target(model: Model, log: Log, values: ShapeValues, node: Node) -> in
         return 0
     if query.attribute(node, "allowzero", 0):
         return 0
-    if extents is not None:
-        extents = extents[list(guesses.rounds)]
-    shape = (_reshape_target if node.op == "Reshape" else _expand_target)(guesses.array, extents)
+    extents = np.zeros((len(guesses.rounds), 0)) if extents is None else extents[[*guesses.rounds]]
+    shape = _target_shape(node.op, guesses.array, extents)
     if shape is None:
         text = shape_values.as_text(guesses.array)
         return log.refuse(
@@ -88,38 +79,28 @@ def _write_target(model: Model, log: Log, values: ShapeValues, node: Node) -> in
     return 1
 
 
-def _reshape_target(target: np.ndarray, extents: np.ndarray | None) -> list[int] | None:
-    """Return the shape for Reshape: 0 copies an extent, -1 is the remaining one, once.
+def _target_shape(op: str, target: np.ndarray, extents: np.ndarray) -> list[int] | None:
+    """Return the shape for a Reshape or Expand; None if too many extents are not known.
+
+    In a Reshape 0 copies an extent, and -1 is the remaining one, once. An Expand counts from the
+    last axis, and 1 leaves an extent.
 
     Args:
+        op: the operator.
         target: extents that are asked for, shape (rounds, rank).
-        extents: extents of the input, shape (rounds, rank).
+        extents: extents of the input, shape (rounds, rank); rank 0 where they are not known.
     """
-    shape = []
-    for axis, extent in enumerate(target.T):
-        is_copied = extents is not None and axis < extents.shape[1]
+    shape, rank = list[int](), extents.shape[1]
+    for axis, extent in enumerate(target.T, 0 if op == "Reshape" else rank - target.shape[1]):
         if (extent == extent[0]).all():
             shape.append(int(extent[0]))
-        elif is_copied and extents is not None and (extent == extents[:, axis]).all():
-            shape.append(0)
-        else:
+        elif 0 <= axis < rank and (extent == extents[:, axis]).all():
+            shape.append(0 if op == "Reshape" else 1)
+        elif op == "Reshape":
             shape.append(-1)
-    return shape if shape.count(-1) < 2 else None
-
-
-def _expand_target(target: np.ndarray, extents: np.ndarray | None) -> list[int] | None:
-    """Return the shape for Expand, which counts from the last axis: 1 leaves an extent."""
-    if extents is None:
-        return None
-    shape: list[int] = []
-    for axis, extent in enumerate(target.T, extents.shape[1] - target.shape[1]):
-        if (extent == extent[0]).all():
-            shape.append(int(extent[0]))
-        elif axis >= 0 and (extent == extents[:, axis]).all():
-            shape.append(1)
         else:
             return None
-    return shape
+    return shape if shape.count(-1) < 2 else None
 
 
 def _runs_alone(nodes: Sequence[Node]) -> bool:

@@ -29,8 +29,6 @@ _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "U
 def remove_fake_quantization(model: Model, log: Log) -> int:
     fired = 0
     for node in quantized.conversions(model, "QuantizeLinear"):
-        if not quantized.is_quantize(node):
-            continue
         consumers = query.consumers(node.outputs[0])
         if not consumers or not all(quantized.is_dequantize(consumer) for consumer in consumers):
             continue
@@ -42,7 +40,7 @@ def remove_fake_quantization(model: Model, log: Log) -> int:
             fired += _remove(model, log, node, encoding, consumers)
     model.source_scales = _with_ends(model)
     if fired:
-        quantized.drop_unused_domain(model)
+        edit.drop_unused_domain(model, quantized.CONTRIB)
     return fired
 
 
@@ -85,10 +83,7 @@ def _remove(model: Model, log: Log, node: Node, encoding: Parameters, consumers:
         with log.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
             edit.replace_by_constant(model, stored, encoding.quantize(values))
         return 1
-    # An output of the model can only go if a result inside the graph takes its name.
-    producer = query.producer(source)
-    inner = producer is not None and not model.is_output(source) and model.is_top_level(producer)
-    free = [consumer for consumer in consumers if inner or not model.is_output(consumer.outputs[0])]
+    free = [consumer for consumer in consumers if edit.can_bypass(model, consumer, source)]
     if not free:
         return log.refuse(model, node, "it stands between an input and an output of the model")
     pair = "QuantizeLinear, DequantizeLinear"

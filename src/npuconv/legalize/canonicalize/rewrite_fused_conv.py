@@ -8,17 +8,18 @@ Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
 from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, register_pass
+from npuconv.legalize.tools import quantized
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import Model, edit, nhwc, query
 
-_DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activation
+_SUM = 3  # the fourth input is added before the activation
 
 
 @register_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def rewrite_fused_conv(model: Model, log: Log) -> int:
     fired = 0
     for node in model.nodes():
-        if node.op != "FusedConv" or node.domain != _DOMAIN:
+        if node.op != "FusedConv" or node.domain != quantized.CONTRIB:
             continue
         reason = next(nhwc.activation_faults(node), "")
         if reason:
@@ -37,6 +38,6 @@ def rewrite_fused_conv(model: Model, log: Log) -> int:
                 y = activate(model, node, y)
             edit.hand_over(y, node.outputs[0])
         fired += 1
-    if fired and not any(n.domain == _DOMAIN and len(n.outputs) for n, _ in model.walk()):
-        edit.drop_domain(model, _DOMAIN)
+    if fired:
+        edit.drop_unused_domain(model, quantized.CONTRIB)
     return fired

@@ -20,22 +20,21 @@ from npuconv.model.attributes import window_rank
 @register_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def rewrite_nhwc_as_nchw(model: Model, log: Log) -> int:
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
-    reasons = [(node, _rewrite(model, log, node)) for node in nodes]
-    refused = [(node, reason) for node, reason in reasons if reason]
-    fired = len(nodes) - len(refused)
-    if not fired:  # a rewritten node makes more shapes known: try again later
-        for node, reason in refused:
-            log.refuse(model, node, reason)
-    elif not any(nhwc.is_nhwc(node) and len(node.outputs) for node, _ in model.walk()):
-        edit.drop_domain(model, nhwc.DOMAIN)
-    return fired
+    refused: list[tuple[Node, str]] = []
+    for node in nodes:
+        if reason := nhwc.obstacle(node, model.opset):
+            refused.append((node, reason))
+        else:
+            _rewrite(model, log, node)
+    if len(refused) < len(nodes):  # a rewritten node makes more shapes known: try again later
+        edit.drop_unused_domain(model, nhwc.DOMAIN)
+        return len(nodes) - len(refused)
+    for node, reason in refused:
+        log.refuse(model, node, reason)
+    return 0
 
 
-def _rewrite(model: Model, log: Log, node: Node) -> str:
-    """Rewrite a node; return the reason if it is not possible, else ''."""
-    reason = nhwc.obstacle(node, model.opset)
-    if reason:
-        return reason
+def _rewrite(model: Model, log: Log, node: Node) -> None:
     source, result, rank = node.inputs[0], node.outputs[0], window_rank(node) or 0
     dims = query.shape(result)
     first = None if dims is None else nhwc.channels_first(dims)
@@ -51,4 +50,3 @@ def _rewrite(model: Model, log: Log, node: Node) -> str:
         if name:
             y = activate(model, node, y)
         edit.hand_over(transpose(model, node, y, nhwc.to_last(rank), query.shape(y)), result)
-    return ""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, register_pass
 from npuconv.legalize.tools import quantized
+from npuconv.legalize.tools.layout import perm_of
 from npuconv.legalize.tools.quantized import Parameters
 from npuconv.model import Model, Node, Tensor, edit, query
 
@@ -25,7 +26,7 @@ _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 def unpack_weights(model: Model, log: Log) -> int:
     fired = 0
     for node in quantized.conversions(model, "DequantizeLinear"):
-        values = quantized.constant(node.inputs[0]) if quantized.is_dequantize(node) else None
+        values = quantized.constant(node.inputs[0])
         if values is None or model.is_output(node.outputs[0]):
             continue
         if not quantized.is_integer(values.dtype):
@@ -61,9 +62,8 @@ def _axis_behind(node: Node, axis: int | None) -> int | None:
     source, result = (query.static_shape(t) for t in (node.inputs[0], node.outputs[0]))
     if axis is None or source is None:
         return axis
-    if node.op == "Transpose":
-        perm = query.attribute(node, "perm", None) or range(len(source))[::-1]
-        return list(perm).index(axis)
+    if (perm := perm_of(node)) is not None:
+        return perm.index(axis)
     ahead = math.prod(source[:axis])
     places = (k for k, extent in enumerate(result or ()) if extent == source[axis])
     return next((k for k in places if math.prod((result or ())[:k]) == ahead), _NOWHERE)

@@ -22,7 +22,6 @@ from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
     from npuconv.legalize.split.builder import Builder, Mode
-    from npuconv.legalize.split.limits import Demand
     from npuconv.legalize.split.planner import Search, SplitPlan
 
 _SHOWN = 4  # number of forms that the report compares
@@ -58,12 +57,18 @@ def _fit(
         return None
     if mode == "exact":
         plan = device.planner.exact_plan(plan.layer) or plan
+    demand, forms = device.planner.demand, dict[str, Form]()  # a form for each sequence of rewrites
+    for alternative in search.alternatives:
+        name = " + ".join(alternative.names)
+        forms.setdefault(name, Form(name, alternative.cost, is_chosen=alternative is plan))
+    faults = "; ".join(demand.objections(plan.layer)) if demand is not None else ""
     before, after = plan.layer.text(), " + ".join(plan.texts)
     with log.rewrite(model, [node], before, after, modulus=None) as record:
         result, builder = write(model, node, plan, mode)
         record.after = f"{builder.count} Conv: {after}"
-        record.forms = _forms(plan, search)
-        record.note = _note(device, plan, search)
+        record.forms = tuple(forms.values())[:_SHOWN] if len(search.alternatives) > 1 else ()
+        record.note = f"{faults}; the cheapest of {len(search.alternatives) or 1} forms that fit"
+        record.note += f"; {plan.sums} partial sums are rounded to int8" if plan.sums else ""
         edit.replace(result, node)
     return builder
 
@@ -80,38 +85,11 @@ def planned(
         return plan, search
     demand = device.planner.demand_on(layer.op)
     if demand is not None and not demand.fits(layer):
-        log.refuse(model, node, nothing_fits(demand, layer, search))
+        nearest = search.nearest or layer
+        faults = "; ".join(demand.objections(nearest))
+        reason = f"the nearest form is {nearest.text()}, where {faults}"
+        reason = f"no rewrite changes this: {faults}" if nearest == layer else reason
+        if search.too_many:
+            reason = f"it would become {search.too_many} convolutions, which are too many"
+        log.refuse(model, node, reason)
     return None
-
-
-def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
-    """Name the nearest form that was tried, and the limits that it breaks."""
-    if search.too_many:
-        return f"it would become {search.too_many} convolutions, which are too many"
-    nearest = search.nearest or layer
-    faults = "; ".join(demand.objections(nearest))
-    if nearest == layer:
-        return f"no rewrite changes this: {faults}"
-    return f"the nearest form is {nearest.text()}, where {faults}"
-
-
-def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
-    """The forms that were compared: a form for each sequence of rewrites."""
-    if len(search.alternatives) < 2:
-        return ()
-    forms: dict[str, Form] = {}
-    for alternative in search.alternatives:
-        name = " + ".join(alternative.names)
-        forms.setdefault(name, Form(name, alternative.cost, is_chosen=alternative is plan))
-    return tuple(forms.values())[:_SHOWN]
-
-
-def _note(device: TargetDevice, plan: SplitPlan, search: Search) -> str:
-    """Say why, among how many forms, and which sums int8 will round."""
-    demand = device.planner.demand
-    assert demand is not None
-    because = "; ".join(demand.objections(plan.layer))
-    text = f"{because}; the cheapest of {len(search.alternatives) or 1} forms that fit"
-    if plan.sums:
-        text += f"; {plan.sums} partial sums are rounded to int8"
-    return text

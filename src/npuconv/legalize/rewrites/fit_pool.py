@@ -15,7 +15,7 @@ from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.rewrites.fit_convolution import planned
 from npuconv.legalize.split.layer import Layer
 from npuconv.model import Model, Node, edit, query, window
-from npuconv.model.facts import settled
+from npuconv.partition.operators import takes_as
 
 GLOBAL = "GlobalMaxPool"
 IMAGE = 2  # spatial axes of an image
@@ -36,8 +36,7 @@ def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if not device.options.fit:
         return 0
     op = "MaxPool" if node.op == GLOBAL else node.op
-    operator = device.target.operator(node.op)
-    fits = operator is not None and not operator.objections(settled(node)) and node.op != GLOBAL
+    fits = node.op != GLOBAL and takes_as(node.op, node, device.target)
     if fits or node.name in device.keep_float or device.planner.demand_on(op) is None:
         return 0
     planning = planned(model, device, log, node, layer_of(node))

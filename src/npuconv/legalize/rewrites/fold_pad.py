@@ -21,9 +21,17 @@ def fold_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     consumers = list({id(c): c for c in query.consumers(node.outputs[0])}.values())
     if not any(map(_takes_pads, consumers)):
         return 0
-    amounts, reason = query.pad_amounts(node), _obstacle(model, node)
-    if amounts is None or reason:
-        return log.refuse(model, node, reason)
+    amounts, mode = query.pad_amounts(node), query.pad_mode(node)
+    if amounts is None:
+        return log.refuse(model, node, "its amounts are computed at run time")
+    if not query.pads_with_zero(node):
+        filling = "another value" if mode == "constant" else f"mode {mode!r}"
+        return log.refuse(model, node, f"it fills with {filling}, not with constant 0")
+    is_divisible = any(map(any, amounts[2:])) and model.opset >= _AMOUNTS_AS_INPUT
+    if any(map(any, amounts[:2])) and not is_divisible:
+        return log.refuse(model, node, "it pads batch or channels")
+    if any(min(pair) < 0 for pair in amounts):
+        return log.refuse(model, node, "it crops (negative pads)")
     outside, around = amounts[:2], amounts[2:]
     obstacles = [_consumer_obstacle(node, consumer, around) for consumer in consumers]
     if any(map(any, outside)):
@@ -67,20 +75,6 @@ def _takes_pads(consumer: Node) -> bool:
 
 def _added(pads: Pairs, amounts: Pairs) -> Pairs:
     return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
-
-
-def _obstacle(model: Model, node: Node) -> str:
-    """Return why no convolution can do the work of a Pad, or ''."""
-    amounts, mode = query.pad_amounts(node), query.pad_mode(node)
-    if amounts is None:
-        return "its amounts are computed at run time"
-    if not query.pads_with_zero(node):
-        filling = "another value" if mode == "constant" else f"mode {mode!r}"
-        return f"it fills with {filling}, not with constant 0"
-    is_divisible = any(map(any, amounts[2:])) and model.opset >= _AMOUNTS_AS_INPUT
-    if any(map(any, amounts[:2])) and not is_divisible:
-        return "it pads batch or channels"
-    return "it crops (negative pads)" if any(min(pair) < 0 for pair in amounts) else ""
 
 
 def _consumer_obstacle(node: Node, consumer: Node, amounts: Pairs) -> str:

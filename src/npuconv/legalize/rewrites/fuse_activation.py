@@ -10,16 +10,12 @@ an Erf is written so for TFLite, too, which has no other operator for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, Tensor, edit, facts, query
 from npuconv.ops.operator import operator_of
 from npuconv.records import dataclass, field
-
-if TYPE_CHECKING:
-    from npuconv.ops.tables import TableStep
 
 _LONGEST = 9  # most operators: GELU by a Tanh, its cube as two Mul
 _DIFFERENCE = 1e-5  # tolerance relative to 1 + |x|: constants are rounded to a few digits
@@ -132,8 +128,9 @@ def _is_pointwise(node: Node) -> bool:
     return is_function and single and bool(inputs) and floats and len(node.outputs) == 1
 
 
-def _steps(region: list[Node], source: Tensor) -> list[TableStep]:
-    from npuconv.ops.tables import SOURCE, TableStep
+def _is_same(region: list[Node], source: Tensor, activation: SpelledActivation) -> bool:
+    """Return whether a region has the values of an activation, near 0 and far from it."""
+    from npuconv.ops.tables import SOURCE, TableStep, evaluate
 
     def read(tensor: Tensor) -> str | float:
         array = query.value(tensor)
@@ -141,21 +138,13 @@ def _steps(region: list[Node], source: Tensor) -> list[TableStep]:
             return float(array.reshape(-1)[0])
         return SOURCE if tensor is source else str(tensor.name)
 
-    def bounds(node: Node) -> list[Tensor]:
-        return [t for t in node.inputs if t.name or query.is_constant(t)]
-
-    return [
-        TableStep(n.op, tuple(map(read, bounds(n))), str(n.outputs[0].name), n.attrs)
-        for n in region
-    ]
-
-
-def _is_same(region: list[Node], source: Tensor, activation: SpelledActivation) -> bool:
-    """Return whether a region has the values of an activation, near 0 and far from it."""
-    from npuconv.ops.tables import TableStep, evaluate
-
+    steps = []
+    for node in region:
+        operands = [read(t) for t in node.inputs if t.name or query.is_constant(t)]
+        name = str(node.outputs[0].name)
+        steps.append(TableStep(node.op, tuple(operands), name, node.attrs))
     far = np.geomspace(_LARGEST, 1e4, 16)
     x = np.concatenate([-far, np.linspace(-_LARGEST, _LARGEST, 1601), far])
-    ours = evaluate(_steps(region, source), x)
+    ours = evaluate(steps, x)
     theirs = evaluate([TableStep(activation.op, attributes=activation.attributes)], x)
     return bool((np.abs(ours - theirs) <= _DIFFERENCE * (1 + np.abs(x))).all())

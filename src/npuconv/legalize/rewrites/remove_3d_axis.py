@@ -26,6 +26,7 @@ from npuconv.model.axis_removal import (
     removal,
     slicing,
 )
+from npuconv.model.conv import flat_pads
 
 MOST_MEASURED = 2**25  # most values that the slices of a measured rewrite move: 128 MiB
 _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
@@ -114,7 +115,7 @@ def _taps(weight: np.ndarray, op: str, way: Removal) -> np.ndarray:
 
 def _merge(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     """Merge the axis with the one before it: every cell is multiplied alike."""
-    _pad_before(model, node, (way.axis - 1, way.axis))
+    _pad_before(model, node, win, (way.axis - 1, way.axis))
     axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
     leading = [0] * (axis - 1)  # 0: a Reshape keeps the extent
     source = reshape(model, node, node.inputs[0], [*leading, -1, *dims[axis + 1 :]])
@@ -124,7 +125,7 @@ def _merge(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
 
 def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     """Turn the cells along the axis into samples, and its taps into channels."""
-    _pad_before(model, node, (way.axis,))
+    _pad_before(model, node, win, (way.axis,))
     axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
     kept_axes = [a for a in range(1, len(dims)) if a != axis]
     order, weight = [0, axis, *kept_axes], np.moveaxis(_weight(node), axis, 2)
@@ -135,7 +136,12 @@ def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
         trailing = [a + (a > axis) for a in kept_axes[1:]]
         source = transpose(model, node, source, [0, axis + 1, 1, axis, *trailing])
     else:
-        source = transpose(model, node, _strided(model, node, axis), order)
+        source, step = node.inputs[0], win.strides[way.axis]
+        if step > 1:  # the cells that a stride over an axis with one tap reads
+            parts = {"starts": 0, "ends": TO_THE_END, "axes": axis, "steps": step}
+            bounds = [edit.integers(model, f"{node.name}/{key}", [v]) for key, v in parts.items()]
+            source = edit.insert(model, "Slice", [source, *bounds], origin=[node])
+        source = transpose(model, node, source, order)
     channels = dims[1] * weight.shape[2]
     source = reshape(model, node, source, [-1, channels, *(dims[a] for a in kept_axes[1:])])
     weight = weight.reshape(len(weight), -1, *weight.shape[3:])
@@ -153,33 +159,18 @@ _WAYS = {
 }
 
 
-def _pad_before(model: Model, node: Node, axes: Sequence[int]) -> None:
+def _pad_before(model: Model, node: Node, win: Window, axes: Sequence[int]) -> None:
     """Let a Pad put in the zeros that the convolution has along these axes."""
-    pads = list(query.attribute(node, "pads") or ())
-    half = len(pads) // 2
-    if not any(pads[axis] or pads[axis + half] for axis in axes if pads):
+    if not any(any(win.pads[axis]) for axis in axes):
         return
-    amounts = [0] * (2 * (half + 2))
+    pads, remaining = [(0, 0)] * (2 + len(win.pads)), list(win.pads)
     dims = list(query.shape(node.inputs[0]) or ())
     for axis in axes:
-        begin, end = pads[axis], pads[axis + half]
-        amounts[axis + 2], amounts[axis + half + 4] = begin, end
-        extent = dims[axis + 2]
-        dims[axis + 2] = extent + begin + end if isinstance(extent, int) else None
-        pads[axis] = pads[axis + half] = 0
-    node.attrs["pads"] = pads
-    padding = edit.integers(model, f"{node.name}/pads", amounts)
+        pads[axis + 2], remaining[axis], extent = win.pads[axis], (0, 0), dims[axis + 2]
+        dims[axis + 2] = extent + sum(win.pads[axis]) if isinstance(extent, int) else None
+    node.attrs["pads"] = flat_pads(tuple(remaining))
+    padding = edit.integers(model, f"{node.name}/pads", flat_pads(tuple(pads)))
     node.inputs[0] = edit.insert(model, "Pad", [node.inputs[0], padding], origin=[node], shape=dims)
-
-
-def _strided(model: Model, node: Node, axis: int) -> Tensor:
-    """Return the cells that a stride over an axis with one tap reads."""
-    step = int(query.attribute(node, "strides", [1] * axis)[axis - 2])
-    if step == 1:
-        return node.inputs[0]
-    parts = {"starts": 0, "ends": TO_THE_END, "axes": axis, "steps": step}
-    tensors = [edit.integers(model, f"{node.name}/{name}", [v]) for name, v in parts.items()]
-    return edit.insert(model, "Slice", [node.inputs[0], *tensors], origin=[node])
 
 
 def _weight(node: Node) -> np.ndarray:

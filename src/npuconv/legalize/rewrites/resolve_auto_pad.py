@@ -25,9 +25,7 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
     if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
         return 0
     win = window(node)
-    if win is None or win.kernel is None:
-        return 0
-    if win.auto_pad == "NOTSET" and win.output_shape is None:
+    if win is None or win.kernel is None or (win.auto_pad, win.output_shape) == ("NOTSET", None):
         return 0
     # output_shape overrides pads, as ONNX defines it.
     if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
@@ -50,9 +48,16 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
     with log.rewrite(
         model, [node], before, after, modulus=modulus, measure=not unmeasurable
     ) as record:
-        _write(node, win, pads, extra)
+        node.attrs |= {"auto_pad": "NOTSET", "pads": flat_pads(pads)}
+        node.attrs.pop("output_shape", None)
+        if any(extra):
+            node.attrs["output_padding"] = list(extra)
+        # SAME fixes the cells; ceil_mode would add a cell if the stride exceeds the kernel.
+        if win.auto_pad in SAME and node.attrs.get("ceil_mode"):
+            node.attrs["ceil_mode"] = 0
         if shorter is not None and record.old is not None:
-            record.old.set_last("output_shape", shorter)
+            attrs = record.old.nodes[0].attrs
+            attrs["output_shape"] = (*attrs["output_shape"][: -len(shorter)], *shorter)
         if unmeasurable:
             record.reference, record.note = "not measured", unmeasurable
     return 1
@@ -70,16 +75,3 @@ def _why_not_measurable(win: Window) -> str:
     if slack > (1 if win.op == "Conv" else 0):
         return "onnxruntime pads by less than nothing where a stride is larger than its kernel"
     return ""
-
-
-def _write(
-    node: Node, win: Window, pads: tuple[tuple[int, int], ...], extra: tuple[int, ...]
-) -> None:
-    node.attrs["auto_pad"] = "NOTSET"
-    node.attrs["pads"] = flat_pads(pads)
-    node.attrs.pop("output_shape", None)
-    if any(extra):
-        node.attrs["output_padding"] = list(extra)
-    # SAME fixes the number of cells; ceil_mode would add a cell if the stride exceeds the kernel.
-    if win.auto_pad in SAME and node.attrs.get("ceil_mode"):
-        node.attrs["ceil_mode"] = 0

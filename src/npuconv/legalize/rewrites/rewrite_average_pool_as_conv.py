@@ -20,13 +20,11 @@ from npuconv.legalize.tools.conv_forms import (
     CHANNELS_SECOND,
     ConvForm,
     considered,
-    convolve,
     obstacle,
+    replace_by_conv,
 )
-from npuconv.model import Model, Node, Window, edit, query, window
-from npuconv.model.conv import effective_kernel
-
-Dims = tuple[int | str | None, ...]
+from npuconv.model import Model, Node, Window, query, window
+from npuconv.model.conv import Dims, effective_kernel
 
 GLOBAL = "GlobalAveragePool"
 _UNKNOWN_CHANNELS = "the number of its channels is not known"
@@ -39,13 +37,7 @@ def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log, n
     if not device.offloads(node) or query.is_constant(node.inputs[0]):
         return 0
     form = _convolution(model, device, node)
-    if isinstance(form, str):
-        return log.refuse(model, node, form)
-    # The convolution of a global pool holds for these extents only.
-    modulus = None if node.op == GLOBAL else math.lcm(*form.win.strides)
-    with log.rewrite(model, [node], node.op, form.text(), modulus=modulus):
-        edit.replace(convolve(model, node, form), node)
-    return 1
+    return replace_by_conv(model, log, [node], form, is_whole=node.op == GLOBAL)
 
 
 def _convolution(model: Model, device: TargetDevice, node: Node) -> ConvForm | str:

@@ -135,12 +135,31 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
     modulus = 1 if candidate.phases[0] == candidate.phases[1] else None
     with log.rewrite(model, [node], before, candidate.text(), modulus=modulus) as record:
         record.forms = forms if len(forms) > 1 else ()
-        axes, source = candidate.axes, node.inputs[0]
-        if axes[0].stretch > 1:
-            source = _insert_zeros(model, node, win, axes[0].stretch)
-        result = _convolve(model, node, win.group, candidate, source)
+        source, stretch = node.inputs[0], candidate.axes[0].stretch
+        if stretch > 1:  # zeros behind each cell: channels of zeros, which DepthToSpace spreads out
+            channels = (win.in_channels or 0) * (stretch * stretch - 1)
+            amounts = edit.integers(model, f"{node.name}/zeros", [0] * 5 + [channels, 0, 0])
+            padded = edit.insert(model, "Pad", [source, amounts], origin=[node])
+            attrs = {"blocksize": stretch, "mode": "DCR"}
+            source = edit.insert(model, "DepthToSpace", [padded], origin=[node], attrs=attrs)
+        array, bias = (query.constant_input(node, index) for index in (1, 2))
+        assert array is not None
+        weight = _weights(array, win.group, candidate.axes)
+        inputs = [source, edit.constant(model, f"{node.name}/weight", weight)]
+        if bias is not None:  # repeated for each phase
+            repeated = np.repeat(bias, math.prod(candidate.phases))
+            inputs.append(edit.constant(model, f"{node.name}/bias", repeated))
+        attrs, shape = candidate.win.attributes, candidate.win.output
+        result = edit.insert(model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs)
         result = _interleave(model, node, candidate, result)
-        edit.replace(_crop(model, node, axes, result), node)
+        crops = {number: axis.crop for number, axis in enumerate(candidate.axes, 2)}
+        if crops := {axis: crop for axis, crop in crops.items() if any(crop)}:
+            starts = [begin for begin, _ in crops.values()]
+            stops = [-end or TO_THE_END for _, end in crops.values()]
+            parts = {"starts": starts, "ends": stops, "axes": [*crops]}
+            bounds = [edit.integers(model, f"{node.name}/{key}", v) for key, v in parts.items()]
+            result = edit.insert(model, "Slice", [result, *bounds], origin=[node])
+        edit.replace(result, node)
     return 1
 
 
@@ -176,28 +195,6 @@ def _as_conv(win: Window, axes: tuple[Axis, Axis]) -> Window:
         output=(dims[0], channels, *cells),
         output_padding=(0,) * AXES,
     )
-
-
-def _insert_zeros(model: Model, node: Node, win: Window, stretch: int) -> Tensor:
-    """Insert zeros behind each cell: channels of zeros, which DepthToSpace spreads out."""
-    channels = (win.in_channels or 0) * (stretch * stretch - 1)
-    amounts = edit.integers(model, f"{node.name}/zeros", [0] * 5 + [channels, 0, 0])
-    padded = edit.insert(model, "Pad", [node.inputs[0], amounts], origin=[node])
-    attrs = {"blocksize": stretch, "mode": "DCR"}
-    return edit.insert(model, "DepthToSpace", [padded], origin=[node], attrs=attrs)
-
-
-def _convolve(model: Model, node: Node, group: int, candidate: Candidate, source: Tensor) -> Tensor:
-    """Insert the convolution; its bias is repeated for each phase."""
-    array, bias, win = query.constant_input(node, 1), query.constant_input(node, 2), candidate.win
-    assert array is not None
-    weight = _weights(array, group, candidate.axes)
-    inputs = [source, edit.constant(model, f"{node.name}/weight", weight)]
-    if bias is not None:
-        repeated = np.repeat(bias, math.prod(candidate.phases))
-        inputs.append(edit.constant(model, f"{node.name}/bias", repeated))
-    attrs, shape = win.attributes, win.output
-    return edit.insert(model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs)
 
 
 def _weights(array: np.ndarray, group: int, axes: tuple[Axis, Axis]) -> np.ndarray:
@@ -252,37 +249,22 @@ def _interleave(model: Model, node: Node, candidate: Candidate, result: Tensor) 
     return transpose(model, node, result, [0, 3, 1, 2])
 
 
-def _crop(model: Model, node: Node, axes: tuple[Axis, Axis], result: Tensor) -> Tensor:
-    crops = [(i + 2, *axis.crop) for i, axis in enumerate(axes) if any(axis.crop)]
-    if not crops:
-        return result
-    parts = {
-        "starts": [begin for _, begin, _ in crops],
-        "ends": [-end or TO_THE_END for _, _, end in crops],
-        "axes": [axis for axis, _, _ in crops],
-    }
-    tensors = [edit.integers(model, f"{node.name}/{key}", v) for key, v in parts.items()]
-    return edit.insert(model, "Slice", [result, *tensors], origin=[node])
-
-
 def sub_pixel(win: Window, axis: int) -> Axis:
     """Return the axis with one phase for each cell of a stride, and no zeros in between."""
     stride = win.strides[axis]
     if stride == 1:
-        return _in_place(win, axis, 1)
+        return zero_insertion(win, axis)
     plans = [_phase_axis(win, axis, crop) for crop in range(stride)]
     return min(plans, key=lambda plan: (plan.kernel, sum(plan.crop)))
 
 
 def zero_insertion(win: Window, axis: int) -> Axis:
-    """Return the axis with ``s - 1`` zeros behind each cell, as in the operator's text."""
-    return _in_place(win, axis, win.strides[axis])
+    """Return the axis with ``s - 1`` zeros behind each cell, as in the operator's text.
 
-
-def _in_place(win: Window, axis: int, stretch: int) -> Axis:
-    """Return the axis with the reversed kernel and the same dilation."""
+    The kernel is reversed, its dilation the same.
+    """
     assert win.kernel is not None
-    kernel, dilation = win.kernel[axis], win.dilations[axis]
+    kernel, stretch, dilation = win.kernel[axis], win.strides[axis], win.dilations[axis]
     begin, end = win.pads[axis]
     reach = effective_kernel(kernel, dilation)
     pads = (reach - 1 - begin, reach - stretch - end + win.output_padding[axis])

@@ -52,7 +52,23 @@ def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log, node: N
     form = _convolution(model, device, product)
     if isinstance(form, str):
         return log.refuse(model, node, form)
-    _replace(model, log, node, product, form)
+    rank = query.rank(product.source) or 0
+    bias, addend, nodes = None, product.addend, [node]
+    if addend is not None and (values := _bias(query.value(addend), product, rank)) is not None:
+        bias, addend = values * product.factor, None
+    if addend is None and (add := _add_behind(model, node, product, rank)) is not None:
+        nodes.append(add[0])
+        bias = add[1] if bias is None else bias + add[1]
+    if bias is not None:
+        form = replace(form, bias=bias.astype(product.weight.dtype))
+    before = " + ".join(n.op for n in nodes)
+    # A shorter K would not fit the weights, so the rewrite is measured at its own extents.
+    with log.rewrite(model, nodes, before, form.text(), modulus=None):
+        edit.inherit(model, node, *nodes[1:])
+        result = convolve(model, node, form)
+        if addend is not None:
+            result = _add(model, node, result, product, addend)
+        edit.replace(result, *nodes)
     return 1
 
 
@@ -130,27 +146,6 @@ def _convolution(model: Model, device: TargetDevice, product: Product) -> ConvFo
             return ConvForm(product.source, layout, win, weight)
         reason = reason or against
     return reason
-
-
-def _replace(model: Model, log: Log, node: Node, product: Product, form: ConvForm) -> None:
-    """Insert the convolution, with the addends that it can take."""
-    rank = query.rank(product.source) or 0
-    bias, addend, nodes = None, product.addend, [node]
-    if addend is not None and (values := _bias(query.value(addend), product, rank)) is not None:
-        bias, addend = values * product.factor, None
-    if addend is None and (add := _add_behind(model, node, product, rank)) is not None:
-        nodes.append(add[0])
-        bias = add[1] if bias is None else bias + add[1]
-    if bias is not None:
-        form = replace(form, bias=bias.astype(product.weight.dtype))
-    before = " + ".join(n.op for n in nodes)
-    # A shorter K would not fit the weights, so the rewrite is measured at its own extents.
-    with log.rewrite(model, nodes, before, form.text(), modulus=None):
-        edit.inherit(model, node, *nodes[1:])
-        result = convolve(model, node, form)
-        if addend is not None:
-            result = _add(model, node, result, product, addend)
-        edit.replace(result, *nodes)
 
 
 def _bias(array: np.ndarray | None, product: Product, rank: int) -> np.ndarray | None:

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.layout import TO_THE_END
-from npuconv.model import Model, Node, Tensor, edit, facts, query
+from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import Pairs, flat_pads
+from npuconv.partition.operators import takes_as
 
 OPSET = 11  # the opset since which amounts are an input, as the bounds of a Slice are
 
@@ -85,8 +86,7 @@ def _repeat(
     dims: Sequence[int | str | None],
 ) -> int:
     """Write a Pad that repeats cells as Slice and Concat, where the device or the form lacks it."""
-    operator, mode = device.target.operator("Pad"), query.pad_mode(node)
-    fits = operator is not None and not operator.objections(facts.settled(node))
+    fits, mode = takes_as("Pad", node, device.target), query.pad_mode(node)
     moves = all(device.target.operator(op) is not None for op in ("Slice", "Concat"))
     if device.options.format != "tflite" and (fits or not moves):
         return 0

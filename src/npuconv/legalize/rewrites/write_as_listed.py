@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
-from npuconv.model import Model, Node, Tensor, edit, query
+from npuconv.model import Model, Node, edit, query
 
 _OTHERS = {"Sum": "Add", "Div": "Mul"}
 
@@ -20,23 +20,18 @@ def write_as_listed(model: Model, device: TargetDevice, log: Log, node: Node) ->
         return 0
     if query.is_constant(node.inputs[0]) or (node.op == "Sum" and len(node.inputs) != 2):
         return 0
-    inputs = _factors(model, node) if node.op == "Div" else list(node.inputs)
-    if not inputs:
-        return 0
+    inputs = list(node.inputs)
+    if node.op == "Div":
+        divisor = query.constant_input(node, 1)
+        if divisor is None or divisor.dtype.kind != "f":
+            return 0
+        with np.errstate(divide="ignore", over="ignore"):
+            factor = np.asarray(1 / divisor.astype(np.float64), divisor.dtype)
+        if not np.isfinite(factor).all() or not np.isfinite(divisor).all():
+            return 0
+        inputs[1] = edit.constant(model, f"{node.inputs[1].name}/reciprocal", factor)
     with log.rewrite(model, [node], node.op, successor, modulus=None):
         dims = query.shape(node.outputs[0])
         result = edit.insert(model, successor, inputs, origin=[node], shape=dims)
         edit.replace(result, node)
     return 1
-
-
-def _factors(model: Model, node: Node) -> list[Tensor]:
-    """Return the inputs of the Mul; none if the divisor has no finite reciprocal."""
-    divisor = query.constant_input(node, 1)
-    if divisor is None or divisor.dtype.kind != "f":
-        return []
-    with np.errstate(divide="ignore", over="ignore"):
-        factor = np.asarray(1 / divisor.astype(np.float64), divisor.dtype)
-    if not np.isfinite(factor).all() or not np.isfinite(divisor).all():
-        return []
-    return [node.inputs[0], edit.constant(model, f"{node.inputs[1].name}/reciprocal", factor)]

@@ -49,8 +49,8 @@ def add_bias_behind(layer: Layer, demand: Demand) -> Iterator[Proposal]:
 
 
 def _add_behind(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
-    values = builder.bias_values(piece).reshape(1, -1, *[1] * len(piece.layer.strides))
-    bias = builder.biases(piece, "behind", lambda: values)
+    shape = (1, -1, *[1] * len(piece.layer.strides))
+    bias = builder.biases(piece, "behind", lambda values: values.reshape(shape))
     inner = replace(piece, layer=replace(piece.layer, bias=False), bias=None)
     return builder.add([emit(inner), bias])
 

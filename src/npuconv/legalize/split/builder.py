@@ -153,12 +153,10 @@ class Builder:
         pad, whole = query.producer(tensor), (tensor, dict[int, tuple[int, int]](), tensor)
         if self.mode != "int8" or pad is None or pad.op != "Pad" or len(tensor.outputs) > 1:
             return whole
-        flat, rank = query.constant_input(pad, 1), len(self.whole.source)
-        plain = len(pad.inputs) == 2 and query.attribute(pad, "mode", "constant") == "constant"
-        if flat is None or flat.size != 2 * rank or flat[:2].any() or flat[rank : rank + 2].any():
+        pairs, is_plain = query.pad_amounts(pad), len(pad.inputs) == 2 and query.pads_with_zero(pad)
+        if pairs is None or len(pairs) != len(self.whole.source) or any(map(any, pairs[:2])):
             return whole
-        amounts = {a: (int(flat[a]), int(flat[a + rank])) for a in range(2, rank)}
-        return (pad.inputs[0], amounts, tensor) if plain else whole
+        return (pad.inputs[0], dict(enumerate(pairs[2:], 2)), tensor) if is_plain else whole
 
     def slice(self, tensor: Tensor, bounds: Sequence[Bound]) -> Tensor:
         """Return a Slice of a tensor; bounds of a complete axis are dropped."""
@@ -224,22 +222,26 @@ class Builder:
             self._places[id(tensor)] = move(self._places_of(piece.weight))
         return tensor
 
-    def constant(
-        self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray], *, is_bias: bool = False
+    def constant(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
+        """New weights of a layer, created once for each key."""
+        return self._constant("weight", piece.weight, key, make)
+
+    def biases(
+        self, piece: Piece, key: Hashable, move: Callable[[np.ndarray], np.ndarray]
     ) -> Tensor:
-        """New weights or a new bias of a layer, created once for each key."""
-        owner = piece.bias if is_bias and piece.bias is not None else piece.weight
-        kind = "bias" if is_bias else "weight"
+        """Return a part of the bias, or a changed bias, created once for each key."""
+        owner = piece.weight if piece.bias is None else piece.bias
+        return self._constant("bias", owner, key, lambda: move(self.bias_values(piece)))
+
+    def _constant(
+        self, kind: str, owner: Tensor, key: Hashable, make: Callable[[], np.ndarray]
+    ) -> Tensor:
         name = f"{self.node.name}/{kind}"
         return self._once(
             (kind, id(owner), key),
             owner,
             lambda: edit.constant(self.model, name, np.ascontiguousarray(make())),
         )
-
-    def biases(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
-        """Return a part of the bias, or a new bias, created once for each key."""
-        return self.constant(piece, key, make, is_bias=True)
 
     def bias_values(self, piece: Piece) -> np.ndarray:
         """The bias; zeros if the piece has no bias."""
@@ -254,8 +256,12 @@ class Builder:
     ) -> Tensor:
         """Add the convolution or pool; record the sums or bias channels that the device runs."""
         self.count += 1
-        if piece.layer.op != "Conv":
-            return self._pool(piece)
+        layer, attributes = piece.layer, piece.layer.window().attributes
+        if layer.op != "Conv":
+            attrs = {name: attributes[name] for name in ("kernel_shape", "pads", "strides")}
+            attrs |= {"dilations": list(layer.dilations)} if max(layer.dilations) > 1 else {}
+            attrs |= {"count_include_pad": 1} if layer.counted else {}
+            return self._insert(layer.op, [piece.source], layer.output, **attrs)
         result = self._conv(piece)
         node, places = query.producer(result), np.zeros(0, np.int64)
         assert node is not None, "it has just been made"
@@ -266,13 +272,6 @@ class Builder:
             self.tensors[result.name] = TensorPart(of_input=False, channels=rows)
         self.convs.append(WrittenConv(node.name, places, piece.summed, terms, bias_channels))
         return result
-
-    def _pool(self, piece: Piece) -> Tensor:
-        layer, all_attributes = piece.layer, piece.layer.window().attributes
-        attrs = {name: all_attributes[name] for name in ("kernel_shape", "pads", "strides")}
-        attrs |= {"dilations": list(layer.dilations)} if max(layer.dilations) > 1 else {}
-        attrs |= {"count_include_pad": 1} if layer.counted else {}
-        return self._insert(layer.op, [piece.source], layer.output, **attrs)
 
     def _conv(self, piece: Piece) -> Tensor:
         inputs = [piece.source, piece.weight, *([] if piece.bias is None else [piece.bias])]

@@ -104,8 +104,7 @@ def _rows(builder: Builder, piece: Piece, rows: slice) -> Piece:
     key, bias = ("rows", rows.start, rows.stop), piece.bias
     weight = builder.weights(piece, key, itemgetter(rows))
     if bias is not None:
-        values = builder.bias_values(piece)
-        bias = builder.biases(piece, key, lambda: values[rows])
+        bias = builder.biases(piece, key, itemgetter(rows))
     return replace(piece, weight=weight, bias=bias)
 
 

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from npuconv.legalize.split import limits
-from npuconv.legalize.split.builder import Builder, Piece
+from npuconv.legalize.split.builder import Bound, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
@@ -143,26 +143,19 @@ def _part(layer: Layer, taps: Sequence[Taps], sliced: tuple[bool, ...]) -> Layer
 def _terms(layer: Layer, *, plan: Cuts, sliced: tuple[bool, ...]) -> list[Term]:
     terms = []
     for taps in product(*plan):
-        form = _part(layer, taps, sliced)
-        bounds = [_bound(layer, form, axis, taps[axis], sliced[axis]) for axis in layer.axes]
+        form, bounds = _part(layer, taps, sliced), list[Bound]()  # cells that the taps read
+        for axis, (first, count, distance) in enumerate(taps):
+            start, needed = first * layer.dilations[axis], form.extents[axis]
+            step = layer.strides[axis] if sliced[axis] else 1
+            if needed is not None:
+                stop = start + (needed - 1) * step + 1
+            else:
+                last = (first + (count - 1) * distance) * layer.dilations[axis]
+                stop = last + 1 - layer.reach(axis) or TO_THE_END
+            bounds.append((axis + 2, start, stop, step))
         cut = (slice(first, first + count * step, step) for first, count, step in taps)
         terms.append(Term(form, tuple(bounds), (slice(None), slice(None), *cut)))
     return terms
-
-
-def _bound(
-    layer: Layer, form: Layer, axis: int, taps: Taps, sliced: bool
-) -> tuple[int, int, int, int]:
-    """Return the slice of the input that some taps read."""
-    first, count, distance = taps
-    start = first * layer.dilations[axis]
-    step = layer.strides[axis] if sliced else 1
-    needed = form.extents[axis]
-    if needed is not None:
-        return axis + 2, start, start + (needed - 1) * step + 1, step
-    last = (first + (count - 1) * distance) * layer.dilations[axis]
-    margin = layer.reach(axis) - 1 - last
-    return axis + 2, start, -margin if margin else TO_THE_END, step
 
 
 @LayerSplit("zero taps", (limits.KERNEL,), after=("split-kernel",))

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.model import Node, Tensor, Window, query, window
-from npuconv.model.conv import Pairs, conv_output, effective_kernel
+from npuconv.model.conv import Dims, Pairs, conv_output, effective_kernel
 from npuconv.partition.operators import CUTTING, takes_as
 from npuconv.records import dataclass, replace
 
 if TYPE_CHECKING:
     from npuconv.target import Target
-
-Dims = tuple[int | str | None, ...]
 
 
 @dataclass(frozen=True)

@@ -38,19 +38,15 @@ def even_pads(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     by_axis = tuple(max(pair) for pair in layer.pads)
     for pads in dict.fromkeys((by_axis, (largest,) * len(by_axis))):
         even = replace(layer, pads=tuple((pad, pad) for pad in pads))
-        if even == layer or demand.breaks(even, limits.PADS) or not _can_cut(layer, even):
+        added = [b[0] - a[0] for a, b in zip(layer.pads, even.pads, strict=True)]
+        strides = zip(added, layer.strides, strict=True)
+        can_cut = layer.sized or set(layer.strides) == {1}
+        can_cut = can_cut and not any(more % stride for more, stride in strides)
+        if even == layer or demand.breaks(even, limits.PADS) or not can_cut:
             continue
         moved = elements(even.output) + elements(layer.output)
         text = f"pads {times(pads)}, then a Slice"
         yield Proposal(text, (Part(even),), moved=moved, bounds=_bounds(layer, even))
-
-
-def _can_cut(layer: Layer, even: Layer) -> bool:
-    """Return whether a Slice of the output can remove the added pads."""
-    added = [b[0] - a[0] for a, b in zip(layer.pads, even.pads, strict=True)]
-    if any(more % stride for more, stride in zip(added, layer.strides, strict=True)):
-        return False
-    return layer.sized or set(layer.strides) == {1}
 
 
 def _bounds(layer: Layer, even: Layer) -> list[Bound]:

@@ -87,16 +87,23 @@ class Proposal:
 
     def write(self, builder: Builder, piece: Piece, emit: Emit) -> Tensor:
         """Write the nodes; ``emit`` writes a part and returns its result."""
-        if self.terms is not None:
-            return _add_terms(builder, piece, emit, self.terms(piece.layer))
+        if self.terms is not None:  # convolutions of a sum, the first with the bias, and their Sum
+            sums, terms = [], self.terms(piece.layer)
+            for number, term in enumerate(terms):
+                form = replace(term.layer, bias=piece.layer.bias and number == 0)
+                weight = builder.weights(piece, ("term", repr(term.index)), itemgetter(term.index))
+                source = builder.slice(piece.source, term.bounds)
+                part = piece.with_layer(form, source)
+                bias, summed = piece.bias if form.bias else None, piece.summed or len(terms) > 1
+                sums.append(emit(replace(part, weight=weight, bias=bias, summed=summed)))
+            return builder.add(sums)
         if self.build is not None:
             return self.build(builder, piece, emit)
         (form,), weight, bias = (part.layer for part in self.parts), piece.weight, piece.bias
         if self.weights is not None:
             weight = builder.weights(piece, self.text, self.weights)
         if self.bias is not None and form.bias:
-            values = self.bias(builder.bias_values(piece))
-            bias = builder.biases(piece, self.text, lambda: values)
+            bias = builder.biases(piece, self.text, self.bias)
         source = builder.pad(piece.source, self.pads)
         inner = replace(piece, layer=form, source=source, weight=weight, bias=bias)
         return builder.slice(emit(inner), self.bounds)
@@ -213,20 +220,6 @@ def cut(
     quotient, remainder = divmod(total, size)
     parts = [Part(form(size), quotient, 1 if shared else quotient)] if quotient else []
     return (*parts, *([Part(form(remainder))] if remainder else []))
-
-
-def _add_terms(builder: Builder, piece: Piece, emit: Emit, terms: Sequence[Term]) -> Tensor:
-    """Write the convolutions of a sum, the first with the bias, and their Sum."""
-    sums = []
-    for number, term in enumerate(terms):
-        form = replace(term.layer, bias=piece.layer.bias and number == 0)
-        weight = builder.weights(piece, ("term", repr(term.index)), itemgetter(term.index))
-        source = builder.slice(piece.source, term.bounds)
-        part = replace(
-            piece, layer=form, source=source, weight=weight, bias=piece.bias if form.bias else None
-        )
-        sums.append(emit(replace(part, summed=piece.summed or len(terms) > 1)))
-    return builder.add(sums)
 
 
 def with_bias_once(parts: Sequence[Part], *, bias: bool) -> tuple[Part, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from operator import floordiv
 
 import numpy as np
@@ -37,19 +37,14 @@ def undo_stride(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     the outputs that are wanted.
     """
     options = [[d for d in range(s, 0, -1) if s % d == 0] for s in layer.strides]
-    proposals = 0
-    for strides in sorted(product(*options), key=lambda s: -s[0] * s[-1]):
-        form = replace(layer, strides=strides)
-        if strides == layer.strides or demand.breaks(form, limits.STRIDE):
-            continue
+    divisors = sorted(product(*options), key=lambda s: -s[0] * s[-1])
+    forms = (replace(layer, strides=strides) for strides in divisors if strides != layer.strides)
+    for form in islice((f for f in forms if not demand.breaks(f, limits.STRIDE)), CHOICES):
         moved = elements(form.output) + elements(layer.output)
-        text = f"stride {times(strides)}, then a Slice"
-        steps = enumerate(map(floordiv, layer.strides, strides), 2)
+        text = f"stride {times(form.strides)}, then a Slice"
+        steps = enumerate(map(floordiv, layer.strides, form.strides), 2)
         bounds = [(axis, 0, TO_THE_END, step) for axis, step in steps]
         yield Proposal(text, (Part(form),), moved=moved, bounds=bounds)
-        proposals += 1
-        if proposals == CHOICES:
-            return
 
 
 @LayerSplit("phases", (*_ABOUT, limits.EXTENT), after=("cascade-average",))
@@ -67,17 +62,14 @@ def phases_as_channels(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     about = _ABOUT if demand.breaks(layer, *_ABOUT) else (*_ABOUT, limits.EXTENT)
     most = _MOST_PHASES if demand.breaks(layer, limits.KERNEL, limits.EXTENT) else 1
     options = [range(1, min(most, layer.cells(a) or 1) + 1) for a in layer.axes]
-    proposals = 0
-    for phases in sorted(product(*options), key=lambda q: (int(np.prod(q)), max(q))):
-        form = _form(layer, phases)
-        if form.source[1] == layer.in_channels or demand.breaks(form, *about):
-            continue
+    counts = sorted(product(*options), key=lambda q: (int(np.prod(q)), max(q)))
+    forms = ((phases, _form(layer, phases)) for phases in counts)
+    wider = ((phases, form) for phases, form in forms if form.in_channels != layer.in_channels)
+    fitting = ((phases, form) for phases, form in wider if not demand.breaks(form, *about))
+    for phases, form in islice(fitting, CHOICES):
         moved = elements(layer.source) + elements(layer.output) * (max(phases) > 1)
         text = f"{times(_factors(layer, phases))} phases of the input as channels"
         yield Proposal(text, (Part(form),), partial(_build_phases, phases=phases), moved)
-        proposals += 1
-        if proposals == CHOICES:
-            return
 
 
 def _factors(layer: Layer, phases: _Factors) -> _Factors:
@@ -108,8 +100,7 @@ def _build_phases(builder: Builder, piece: Piece, emit: Emit, *, phases: _Factor
     bias = piece.bias
     if bias is not None:
         repeat = int(np.prod(phases))
-        values = builder.bias_values(piece)
-        bias = builder.biases(piece, ("phases", repeat), lambda: np.tile(values, repeat))
+        bias = builder.biases(piece, ("phases", repeat), partial(np.tile, reps=repeat))
     inner = replace(
         piece, layer=form, source=builder.to_channels(source, factors), weight=weight, bias=bias
     )

@@ -40,9 +40,15 @@ def split_image(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     """
     if not layer.sized or layer.padded:
         return
-    tile = _best(layer, demand)
-    if tile is None:
+    # The largest tile that the device takes: each axis by itself, then both together.
+    options = [_sizes(layer, demand, axis) for axis in layer.axes]
+    cells = [next(sizes_of_axis, 0) for sizes_of_axis in options]
+    while min(cells) > 0 and demand.breaks(_tile(layer, cells), limits.EXTENT):
+        axis = max(layer.axes, key=lambda a: cells[a])
+        cells[axis] = next(options[axis], 0)
+    if min(cells) < 1:
         return
+    tile = _tile(layer, cells)
     counts = [-(-(layer.cells(a) or 1) // (tile.cells(a) or 1)) for a in layer.axes]
     number = math.prod(counts)
     moved = number * elements(tile.source) + 2 * elements(layer.output)
@@ -55,19 +61,6 @@ def _tile(layer: Layer, cells: list[int]) -> Layer:
     return layer.with_extents(
         [(c - 1) * layer.strides[a] + layer.reach(a) for a, c in enumerate(cells)]
     )
-
-
-def _best(layer: Layer, demand: Demand) -> Layer | None:
-    """The largest tile that the device takes: each axis by itself, then both together."""
-    options = [_sizes(layer, demand, axis) for axis in layer.axes]
-    cells = [next(sizes_of_axis, 0) for sizes_of_axis in options]
-    while min(cells) > 0:
-        tile = _tile(layer, cells)
-        if not demand.breaks(tile, limits.EXTENT):
-            return tile
-        axis = max(layer.axes, key=lambda a: cells[a])
-        cells[axis] = next(options[axis], 0)
-    return None
 
 
 def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:

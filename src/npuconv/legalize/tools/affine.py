@@ -15,15 +15,15 @@ from npuconv.legalize.tools.conv_forms import (
     CHANNELS_SECOND,
     ConvForm,
     considered,
-    convolve,
     obstacle,
+    replace_by_conv,
     type_obstacle,
 )
 from npuconv.model import Model, Node, Tensor, edit, query, window
+from npuconv.model.conv import Dims
 from npuconv.records import dataclass
 
 if TYPE_CHECKING:
-    Dims = tuple[int | str | None, ...]
     Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64, [] or [C]
 
 TWO_SIDED = ("Mul", "Div", "Add", "Sub")
@@ -193,12 +193,8 @@ class Link:
 
 def link_of(model: Model, node: Node) -> Link | str | None:
     """Return the node as a link, the reason why it is no link, or None for other operators."""
-    if node.op == "BatchNormalization":
-        return _batchnorm_link(model, node)
-    return _two_sided_link(node) if node.op in TWO_SIDED else None
-
-
-def _batchnorm_link(model: Model, node: Node) -> Link | str:
+    if node.op != "BatchNormalization":
+        return _two_sided_link(node) if node.op in TWO_SIDED else None
     affine = batchnorm(model, node)
     if isinstance(affine, str):
         return affine
@@ -238,15 +234,8 @@ def rewrite_chain(model: Model, device: TargetDevice, log: Log, link: Link) -> i
         1, or 0 where the target does not take that convolution.
     """
     links = _chain(model, device, link)
-    first, nodes = links[0], [member.node for member in links]
-    form = _convolution(model, device, links)
-    if isinstance(form, str):
-        return log.refuse(model, first.node, form)
-    before = " + ".join(node.op for node in nodes)
-    with log.rewrite(model, nodes, before, form.text()):
-        edit.inherit(model, first.node, *nodes[1:])
-        edit.replace(convolve(model, first.node, form), *nodes)
-    return 1
+    nodes = [member.node for member in links]
+    return replace_by_conv(model, log, nodes, _convolution(model, device, links))
 
 
 def _chain(model: Model, device: TargetDevice, link: Link) -> list[Link]:

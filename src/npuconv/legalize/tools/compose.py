@@ -11,7 +11,9 @@ from npuconv.legalize.region import trace
 from npuconv.legalize.tools.layout import RESHAPES
 from npuconv.legalize.tools.movement import CHANNELS, Movement, Sizes, Step
 from npuconv.model import Model, Node, Tensor, edit, facts, query
+from npuconv.partition.operators import takes_as
 from npuconv.records import dataclass
+from npuconv.target import Target
 
 OPS = ("Transpose", *sorted(RESHAPES))
 _MOVING = frozenset({*OPS, "Gather"})  # a Gather with a single index
@@ -133,11 +135,12 @@ def _change(
     bounds: tuple[int, int],
 ) -> Iterator[_Change]:
     """Yield the change, if it saves nodes; nodes are added only beside one the target takes."""
-    refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
+    target = device.target
+    refused, count = sum(not takes_as(n.op, n, target) for n in removed), len(removed)
     consumers = [n for leaf, _ in leaves for n in query.consumers(leaf.outputs[0])]
     neighbours = filter(None, [query.producer(nodes[0].inputs[0]), *consumers])
-    is_on_host = not any(map(device.target.operator, _MOVING))  # so only fewer nodes are a gain
-    has_spare = not is_on_host and not all(_is_refused(device, node) for node in neighbours)
+    is_on_host = not any(map(target.operator, _MOVING))  # so only fewer nodes are a gain
+    has_spare = not is_on_host and any(takes_as(n.op, n, target) for n in neighbours)
     spare = bounds[1] if has_spare else 0
     results: list[tuple[Tensor, list[Step]]] = []
     for node, movement in leaves:
@@ -150,11 +153,11 @@ def _change(
             forms.remove([])
         if not forms:
             return
-        steps = min(forms, key=lambda form: (_refusals(device, form), len(form)))
-        if spare and _refusals(device, steps) and device.target.operator("Transpose"):
+        steps = min(forms, key=lambda form: (_refusals(target, form), len(form)))
+        if spare and _refusals(target, steps) and target.operator("Transpose"):
             detours = (form for form in movement.forms(2) if len(form) <= limit)
-            steps = next((form for form in detours if not _refusals(device, form)), steps)
-        refused, count = refused - _refusals(device, steps), count - len(steps)
+            steps = next((form for form in detours if not _refusals(target, form)), steps)
+        refused, count = refused - _refusals(target, steps), count - len(steps)
         results.append((node.outputs[0], steps))
     if len(results) > 1 and any(not steps and model.is_output(t) for t, steps in results):
         return  # the tensor would have several names
@@ -162,22 +165,17 @@ def _change(
         yield _Change(nodes, removed, results, (refused, count))
 
 
-def _is_refused(device: TargetDevice, node: Node) -> bool:
-    operator = device.target.operator(node.op)
-    return operator is None or bool(operator.objections(facts.settled(node)))
-
-
-def _refusals(device: TargetDevice, form: list[Step]) -> int:
-    return sum(_is_beyond(device, step) for step in form)
-
-
-def _is_beyond(device: TargetDevice, step: Step) -> bool:
-    operator = device.target.operator(step.op)
-    perm = step.values if step.op == "Transpose" else ()
-    measured = facts.of_movement(_shape(step.source), _shape(step.dims), perm)
-    if step.op == "Gather":
-        measured |= {"axis": CHANNELS, "indices_rank": 1}
-    return operator is None or bool(operator.objections(measured))
+def _refusals(target: Target, form: list[Step]) -> int:
+    """Return the number of operators that the target refuses."""
+    count = 0
+    for step in form:
+        operator = target.operator(step.op)
+        perm = step.values if step.op == "Transpose" else ()
+        measured = facts.of_movement(_shape(step.source), _shape(step.dims), perm)
+        if step.op == "Gather":
+            measured |= {"axis": CHANNELS, "indices_rank": 1}
+        count += operator is None or bool(operator.objections(measured))
+    return count
 
 
 def _apply(model: Model, log: Log, change: _Change) -> None:

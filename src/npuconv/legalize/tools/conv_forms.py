@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.tools.layout import NEW, AxisMap
 from npuconv.model import Model, Node, Tensor, Window, edit
-from npuconv.model.conv import Pairs, conv_output
+from npuconv.model.conv import Dims, Pairs, conv_output
 from npuconv.records import dataclass
-
-Dims = tuple[int | str | None, ...]
 
 
 def refuses_rank(device: TargetDevice, win: Window) -> bool:
@@ -130,6 +132,22 @@ def obstacle(
 def type_obstacle(array: np.ndarray) -> str:
     """Return why the type of this constant rules out the device, or ''."""
     return "" if array.dtype.name == "float32" else f"it computes in {array.dtype.name}"
+
+
+def replace_by_conv(
+    model: Model, log: Log, nodes: Sequence[Node], form: ConvForm | str, *, is_whole: bool = False
+) -> int:
+    """Replace nodes in a row by a convolution; return 1, or 0 if ``form`` is an obstacle.
+
+    With ``is_whole`` the convolution holds for its own extents only.
+    """
+    if isinstance(form, str):
+        return log.refuse(model, nodes[0], form)
+    modulus = None if is_whole else math.lcm(*form.win.strides)
+    with log.rewrite(model, nodes, " + ".join(n.op for n in nodes), form.text(), modulus=modulus):
+        edit.inherit(model, nodes[0], *nodes[1:])
+        edit.replace(convolve(model, nodes[0], form), *nodes)
+    return 1
 
 
 def convolve(model: Model, node: Node, form: ConvForm) -> Tensor:

@@ -129,16 +129,11 @@ def transpose(
     None is inserted for the order 0, 1, 2... With ``dims``, extents of the source, the shape
     of the result is noted.
     """
-    if is_identity(perm):
+    if list(perm) == sorted(perm):
         return source
     shape = None if dims is None else [dims[axis] for axis in perm]
     attrs = {"perm": list(perm)}
     return edit.insert(model, "Transpose", [source], origin=[node], shape=shape, attrs=attrs)
-
-
-def is_identity(perm: Sequence[int]) -> bool:
-    """Return whether a permutation leaves every axis in place."""
-    return list(perm) == list(range(len(perm)))
 
 
 def perm_of(node: Node) -> Perm | None:
@@ -275,27 +270,20 @@ def move(model: Model, node: Node, order: AxisMap) -> None:
     elif node.op in _BY_AXIS:
         old = _BY_AXIS[node.op](node)
         assert old is not None, "ask is_movable first"
-        _move_values(model, node, order, old)
-
-
-def _move_values(model: Model, node: Node, order: AxisMap, old: list[Any]) -> None:
-    if node.op == "Resize":
-        index = len(node.inputs) - 1
-        array = query.constant_input(node, index)
-        assert array is not None
-        new = np.asarray(order.apply(array.reshape(-1).tolist(), 1), array.dtype)
-        node.inputs[index] = edit.constant(model, f"{node.name}/factors", new)
-        return
-    if node.op == "Pad":
-        name, index = "pads", 1
-        values = order.apply(old[: order.rank], 0) + order.apply(old[order.rank :], 0)
-    else:
-        name, index = "axes", 3
-        values = [order.axes.index(axis % order.rank) for axis in old]
-    if query.input_of(node, index) is None:
-        node.attrs[name] = values
-    else:
-        node.inputs[index] = edit.integers(model, f"{node.name}/{name}", values)
+        if node.op == "Resize":
+            new = np.asarray(order.apply(old, 1), node.inputs[-1].dtype)
+            node.inputs[-1] = edit.constant(model, f"{node.name}/factors", new)
+            return
+        if node.op == "Pad":
+            name, index = "pads", 1
+            values = order.apply(old[: order.rank], 0) + order.apply(old[order.rank :], 0)
+        else:
+            name, index = "axes", 3
+            values = [order.axes.index(axis % order.rank) for axis in old]
+        if query.input_of(node, index) is None:
+            node.attrs[name] = values
+        else:
+            node.inputs[index] = edit.integers(model, f"{node.name}/{name}", values)
 
 
 def _pads(node: Node) -> list[int] | None:

@@ -117,8 +117,11 @@ class Movement:
         if not query.is_standard(node) or len(node.outputs) != 1:
             return None
         if node.op == "Transpose":
-            perm = perm_of(node)
-            return None if perm is None else self._transposed(perm)
+            perm, groups = perm_of(node), self._groups()
+            if perm is None or groups is None or sorted(perm) != list(range(len(self.dims))):
+                return None
+            runs = _joined(run for axis in perm for run in groups[axis])
+            return replace(self, dims=tuple(self.dims[axis] for axis in perm), runs=runs)
         if node.op == "Gather":
             return self._selected(node)
         return self._reshaped(node)
@@ -137,13 +140,6 @@ class Movement:
         if quotient is None or sizes.count(None) > 1 or (None not in sizes and quotient != ONE):
             return None
         return replace(self, dims=tuple(quotient if size is None else size for size in sizes))
-
-    def _transposed(self, perm: Sequence[int]) -> Movement | None:
-        groups = self._groups()
-        if groups is None or sorted(perm) != list(range(len(self.dims))):
-            return None
-        runs = _joined(run for axis in perm for run in groups[axis])
-        return replace(self, dims=tuple(self.dims[axis] for axis in perm), runs=runs)
 
     def _selected(self, node: Node) -> Movement | None:
         """Return the movement to one place along an axis."""
@@ -197,7 +193,10 @@ class Movement:
         if longest < 1:
             return
         is_part = total(run.extent for run in self.runs) != total(self.source)
-        by_channel = self._by_channel() if is_part else self
+        samples, cells, by_channel = self.source[:CHANNELS], self.source[CHANNELS + 1 :], self
+        size = total(self.dims).over(total(samples + cells)) if is_part else None
+        if size is not None:  # to the axes of the source with other channels
+            by_channel = replace(self, dims=(*samples, size, *cells))
         channels = by_channel._channels()
         if channels:
             select = [Step("Gather", channels, self.source, by_channel.dims)]
@@ -210,12 +209,6 @@ class Movement:
                 moves = [_transpose(*pair) for pair in pairwise(orders)]
                 reshapes = _reshapes(self.source, moves[0].source)
                 yield from _sequences(reshapes, moves, _reshapes(moves[-1].dims, self.dims))
-
-    def _by_channel(self) -> Movement:
-        """Return the movement to the axes of the source with other channels, if they fit."""
-        samples, cells = self.source[:CHANNELS], self.source[CHANNELS + 1 :]
-        channels = total(self.dims).over(total(samples + cells))
-        return self if channels is None else replace(self, dims=(*samples, channels, *cells))
 
     def _arrangements(self) -> Iterator[tuple[list[Run], list[Run]]]:
         """Yield the axes before and behind a Transpose that puts the runs in order."""

@@ -167,6 +167,8 @@ class _Draft(_Step):
 
     def _follow_schema(self, version: int, *, is_plain: bool) -> None:
         """Write attributes as inputs, and changed defaults as attributes, by two schemas."""
+        from npuconv.model.surgeon import Variable
+
         old, new = _schema(self.op, version - 1), _schema(self.op, version)
         names = list(new.inputs)
         is_prefix = names[: len(old.inputs)] == list(old.inputs)
@@ -176,7 +178,12 @@ class _Draft(_Step):
             if successor in new.attributes:
                 self.attrs[successor] = value
             elif successor in names:
-                self._write_input(names.index(successor), name, value)
+                index = names.index(successor)
+                values = np.atleast_1d(value) if name == "k" else np.asarray(value)
+                is_float = values.size and values.dtype.kind == "f"
+                floats = np.float32 if values.ndim else self.inputs[0].dtype or np.float32
+                self.inputs += [Variable.empty() for _ in range(len(self.inputs), index + 1)]
+                self.inputs[index] = self.constant(values, floats if is_float else np.int64)
             else:
                 _require(name in _OBSOLETE, f"opset {version} has no attribute {name!r} of it")
         for name, (kind, _, default) in old.attributes.items():
@@ -190,15 +197,6 @@ class _Draft(_Step):
                     onnx.TensorProto.DataType.Value(value) if names_type else int(value)
                 )
         self.check(version)
-
-    def _write_input(self, index: int, name: str, value: Any) -> None:
-        from npuconv.model.surgeon import Variable
-
-        values = np.atleast_1d(value) if name == "k" else np.asarray(value)
-        is_float = values.size and values.dtype.kind == "f"
-        floats = np.float32 if values.ndim else self.inputs[0].dtype or np.float32
-        self.inputs += [Variable.empty() for _ in range(len(self.inputs), index + 1)]
-        self.inputs[index] = self.constant(values, floats if is_float else np.int64)
 
     def check(self, opset: int) -> None:
         """Raise _ObstacleError if the operator of an opset does not take the node."""
@@ -360,12 +358,6 @@ def _write_mask(draft: _Draft) -> None:
     draft.outputs = draft.outputs[:1]
 
 
-def _check_slope(draft: _Draft) -> None:
-    values = query.value(draft.inputs[1])
-    shared = values is not None and values.size == 1
-    _require(shared, "its slope ran along the channels before opset 7")
-
-
 def _broadcast(draft: _Draft) -> None:
     """Reshape the second operand so that numpy's broadcasting does the same."""
     axis, applies = draft.attrs.pop("axis", None), draft.attrs.pop("broadcast", 0)
@@ -438,7 +430,10 @@ STEPS: dict[tuple[str, int], Callable[[_Draft], object]] = {
     ("GRU", 3): lambda draft: draft.attrs.setdefault("direction", "forward"),  # was "foward"
     ("GridSample", 20): _rename_modes,
     ("GroupNormalization", 18): _normalize_groups,
-    ("PRelu", 7): _check_slope,
+    ("PRelu", 7): lambda draft: _require(
+        query.scalar_input(draft.node, 1) is not None,
+        "its slope ran along the channels before opset 7",
+    ),
     ("Resize", 11): _write_asymmetric,
     ("Resize", 13): _update_resize,
     ("RoiAlign", 16): lambda draft: draft.attrs.setdefault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from npuconv.lazy import np
@@ -118,9 +118,7 @@ class Parameters:
         if self.axis is None:
             return self.scale.reshape(()), self.zero.reshape(())
         shape = [-1 if k == self.axis % rank else 1 for k in range(rank)]
-        return self.scale.reshape(shape), np.broadcast_to(self.zero, self.scale.shape).reshape(
-            shape
-        )
+        return self.scale.reshape(shape), self.zero.reshape(shape)
 
     def dequantize(self, stored: NDArray[Any]) -> NDArray[np.float32]:
         """Return integers as float32 numbers."""
@@ -143,29 +141,10 @@ def parameters(node: Node) -> Parameters | str:
     Returns:
         The parameters, or a reason for people why they cannot be used.
     """
-    stored = node.outputs[0] if is_quantize(node) else node.inputs[0]
-    return read_parameters(
-        query.input_of(node, 1),
-        query.input_of(node, 2),
-        stored,
-        node.inputs[0],
-        int(query.attribute(node, "axis", 1)),
-    )
-
-
-def read_parameters(
-    scale: Tensor | None, zero: Tensor | None, stored: Tensor, shaped: Tensor, axis: int
-) -> Parameters | str:
-    """Read one scale and zero point.
-
-    ``shaped`` is a tensor of the shape of ``stored``; scales run along ``axis`` if there are
-    several.
-
-    Returns:
-        The parameters, or a reason for people why they cannot be used.
-    """
     from npuconv.arithmetic.encoding import SMALLEST_SCALE
 
+    stored = node.outputs[0] if is_quantize(node) else node.inputs[0]
+    scale, zero = (query.input_of(node, index) for index in (1, 2))
     scales, zeros = constant(scale), constant(zero)
     if scales is None or (zeros is None and zero is not None):
         return "its scale or zero point is computed"
@@ -174,53 +153,36 @@ def read_parameters(
         bad = scales[~(np.isfinite(scales) & (scales >= SMALLEST_SCALE))].reshape(-1)
         value = f" {float(bad[0]):g}" if bad.size else ""
         return f"its scale{value} is no positive number that float32 holds in full"
-    dtype = _integer_type(zeros, stored)
-    if dtype is None and zeros is not None and not is_integer(zeros.dtype):
+    named = stored.dtype
+    kind = None if named is None or isinstance(named, int) else np.dtype(named)
+    kind = kind if kind is not None and is_integer(kind) else None
+    if zeros is not None and not is_integer(zeros.dtype):
         return f"its zero point is {zeros.dtype.name}, no integer"
-    if dtype is None:
+    if zeros is not None and kind is not None and kind != zeros.dtype:
         return "its zero point is no integer of the type that is stored"
+    dtype = zeros.dtype if zeros is not None else np.dtype(np.uint8) if kind is None else kind
     zero_points = np.zeros(1, np.int64) if zeros is None else zeros.astype(np.int64)
     zero_points = zero_points.reshape(()) if zero_points.size == 1 else zero_points.reshape(-1)
     if scales.size == 1:
         if zero_points.ndim:
             return f"it has {zero_points.size} zero points for one scale"
         return Parameters(scales.reshape(()).astype(np.float32), zero_points, dtype, None)
-    return _by_channel(scales, zero_points, dtype, shaped, axis)
-
-
-def _by_channel(
-    scales: NDArray[Any],
-    zeros: NDArray[np.int64],
-    dtype: np.dtype[Any],
-    shaped: Tensor,
-    axis: int,
-) -> Parameters | str:
-    rank, dims = query.rank(shaped), query.shape(shaped)
+    dims, axis = query.shape(node.inputs[0]), int(query.attribute(node, "axis", 1))
     if scales.ndim > 1 and max(scales.shape) != scales.size:
         return "its scales are of blocks"
-    if rank is None or dims is None or not -rank <= axis < rank:
+    if dims is None or not -len(dims) <= axis < len(dims):
         return f"its scales run along axis {axis}, which its tensor does not have"
-    extent = dims[axis % rank]
-    if extent != scales.size or zeros.size not in (1, scales.size):
-        text = f"it has {scales.size} scales and {zeros.size} zero points"
+    extent = dims[axis]
+    if extent != scales.size or zero_points.size not in (1, scales.size):
+        text = f"it has {scales.size} scales and {zero_points.size} zero points"
         return f"{text} for {extent} channels (axis {axis})"
-    zeros = np.broadcast_to(zeros.reshape(-1), (scales.size,))
-    return Parameters(scales.reshape(-1).astype(np.float32), zeros, dtype, axis % rank)
+    zero_points = np.broadcast_to(zero_points.reshape(-1), (scales.size,))
+    return Parameters(scales.reshape(-1).astype(np.float32), zero_points, dtype, axis % len(dims))
 
 
 def is_integer(dtype: Any) -> bool:
     """Return whether a type of elements is an integer, of 4 bits or fewer included."""
     return dtype.kind in "iu" or dtype.name.removeprefix("u")[:3] == "int"
-
-
-def _integer_type(zeros: NDArray[Any] | None, stored: Tensor) -> np.dtype[Any] | None:
-    """Return the type of the integers; None where a zero point has another one."""
-    named = stored.dtype
-    kind = None if named is None or isinstance(named, int) else np.dtype(named)
-    if zeros is None:
-        return kind if kind is not None and is_integer(kind) else np.dtype(np.uint8)
-    unlike = kind is not None and is_integer(kind) and kind != zeros.dtype
-    return None if unlike or not is_integer(zeros.dtype) else zeros.dtype
 
 
 def dequantized(
@@ -240,19 +202,3 @@ def dequantized(
     attrs = {"axis": axis} if several else {}
     edit.add_node(model, "DequantizeLinear", inputs, [result], origin=[node], attrs=attrs)
     return result
-
-
-def quantize_as(
-    model: Model, node: Node, values: Tensor, scale: Tensor, zero: Tensor | None
-) -> None:
-    """Replace ``node`` by a QuantizeLinear of ``values``, which produces its first output."""
-    result = node.outputs[0]
-    edit.disconnect(node)
-    inputs: Sequence[Tensor] = [values, scale, *([zero] if zero is not None else [])]
-    edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
-
-
-def drop_unused_domain(model: Model) -> None:
-    """Remove the import of onnxruntime's operators where none is left."""
-    if not any(n.domain == CONTRIB and len(n.outputs) for n, _ in model.walk()):
-        edit.drop_domain(model, CONTRIB)

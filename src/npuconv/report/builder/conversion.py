@@ -9,12 +9,7 @@ import onnx
 from npuconv.data import preparation
 from npuconv.emit.write_model import EmittedModel
 from npuconv.evaluate import matching
-from npuconv.evaluate.comparison import (
-    ONLY_INDICES,
-    MeasuredConversion,
-    accuracy_findings,
-    summarize,
-)
+from npuconv.evaluate.comparison import ONLY_INDICES, MeasuredConversion, summarize
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import waived
 from npuconv.model import save
@@ -30,6 +25,7 @@ from npuconv.report.builder.quantization_rows import (
     tensor_rows,
 )
 from npuconv.report.builder.report import RunResults
+from npuconv.rules import engine
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:
@@ -60,7 +56,9 @@ def describe_integers(
     doubt = notices.doubt_db(data, similarity, emitted.legal.findings.selected)
     samples, is_held_out = data.measured_on(), data.held_out is not None
     accuracy = summarize(measured, is_held_out, samples.indices, doubt)
-    legal = emitted.legal.with_findings(accuracy_findings(emitted.legal, accuracy, measured.broken))
+    rules = emitted.legal.rule_context(accuracy=accuracy, broken=measured.broken)
+    findings = [] if measured.is_of_indices else engine.lint(rules, stage="measured")
+    legal = emitted.legal.with_findings(findings)
     save.add_metadata(
         emitted.proto,
         {matching.KEY: matching.record(comparison.pairs), preparation.KEY: data.preparation},

@@ -13,6 +13,7 @@ from npuconv.arithmetic.layer import RoundedWeights, folded
 from npuconv.arithmetic.metrics import rounded
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.evaluate.comparison import MeasuredConversion
+from npuconv.evaluate.matching import named_layers
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source_scales import match_groups
 from npuconv.model import query
@@ -93,7 +94,7 @@ def layer_rows(
             group = int(query.attribute(conv, "group", 1))
             weights[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
     powers = quantization.error_powers()  # relative to the power of the outputs
-    nodes = {layer.display_label: layer.node for layer in comparison.layers}
+    nodes = {name: conv.name for name, conv in named_layers(graph.model, graph.plan)}
     sources = {n.name: graph.model.sources.get(graph.model.label(n)) for n in graph.model.nodes()}
     total, rows = sum(powers.values()), []
     for layer, errors in zip(comparison.compared, comparison.measured.layers, strict=True):
