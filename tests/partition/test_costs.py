@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.cli.inspection import read
 from npuconv.partition.costs import (
     Cost,
     Form,
@@ -19,7 +18,7 @@ from npuconv.partition.costs import (
     peak,
     weight_bytes,
 )
-from support.asserts import context
+from support.asserts import context, read
 from support.builders import Net
 from support.target_files import chip
 

@@ -11,7 +11,6 @@ import onnx
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data.float_pass import collect
 from npuconv.emit.emission import Emission
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import Findings
@@ -19,7 +18,7 @@ from npuconv.legalize.source_model import SourceModel
 from npuconv.model import save
 from npuconv.model.core import Model
 from npuconv.partition.placement import Group, Plan
-from npuconv.quantize.calibrate import Calibration, watched
+from npuconv.quantize.calibrate import Calibration, collect, watched
 from npuconv.quantize.fake_quant import QuantPoint, quant_points
 from npuconv.quantize.hessian import Hessian, HessianReader, WindowedConv, windows_of
 from npuconv.quantize.ranges import choose_encodings

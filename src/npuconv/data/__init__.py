@@ -1,4 +1,4 @@
-"""Samples (arrays, archives, images, built-in pictures), and the float pass over them."""
+"""Samples: arrays, archives, images, built-in pictures; and their normalization."""
 
 from __future__ import annotations
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 
 import onnx
 
-from npuconv.arithmetic.statistics import Statistics
-from npuconv.data import Samples
+from npuconv import executor
+from npuconv.arithmetic.statistics import Accumulator, Observation, Statistics, observe
+from npuconv.data import Feed, Samples
 from npuconv.data.calibration_data import CalibrationData
-from npuconv.data.float_pass import collect
 from npuconv.data.model_inputs import first_convolution
 from npuconv.data.normalization_mismatch import find_mismatch
+from npuconv.data.workers import in_order
 from npuconv.errors import CalibrationError
 from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.ops.tape import Tape
 from npuconv.partition.operators import masked_softmaxes
+from npuconv.quantize import settings
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, HessianReader, windows_of
 from npuconv.quantize.imported_scales import METHODS
-from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
 from npuconv.records import dataclass, replace
 from npuconv.rules import engine
@@ -42,8 +43,8 @@ class Calibration:
 
     def fits(self, graph: LegalModel) -> bool:
         """Return whether each tensor of the graph was observed along its channel axis."""
-        observed = {name: (name, stats.axis) for name, stats in self.statistics.items()}
-        return all(observed.get(item[0]) == item for item in watched(graph).items())
+        axes = {name: stats.axis for name, stats in self.statistics.items()}
+        return watched(graph).items() <= axes.items()
 
 
 def calibrate(graph: LegalModel, samples: Samples, step: Step) -> Calibration:
@@ -177,7 +178,7 @@ def _with_floors(graph: LegalModel) -> onnx.ModelProto:
                 raw = copy.output[place] = f"{name}/unbounded"
                 axis = int(query.attribute(softmaxes[name], "axis", -1))
                 top = tape.reduce("ReduceMax", raw, [axis], keepdims=True)
-                floor = tape.add("Sub", top, tape.constant(RANGES.softmax_reach))
+                floor = tape.add("Sub", top, tape.constant(settings.RANGE_SOFTMAX_REACH))
                 bounded.graph.node.append(onnx.helper.make_node("Max", [raw, floor], [name]))
     return bounded
 
@@ -204,3 +205,76 @@ def calibration_findings(
         mismatch=mismatch,
     )
     return engine.lint(graph.rule_context(evidence=evidence), stage="calibrated")
+
+
+def collect(
+    model: onnx.ModelProto,
+    tensors: Mapping[str, int | None],
+    feeds: Samples | Sequence[Feed],
+    *,
+    progress: Callable[[], None] = lambda: None,
+    optimize: bool = True,
+    further: Collection[str] = (),
+    read: Callable[[int, Feed], Callable[[], None]] = lambda _number, _arrays: lambda: None,
+) -> dict[str, Statistics]:
+    """Run the samples once through the float model and observe tensors.
+
+    The samples are read while the model runs, and dropped after it: memory does not grow with
+    them. The result is the same to the bit for the same samples, with any number of workers.
+
+    Args:
+        model: the legalized float model; not changed.
+        tensors: name -> channel axis, None: all channels together. Model inputs included.
+        feeds: complete inputs, one dict per sample.
+        progress: called after each sample.
+        optimize: whether onnxruntime optimizes the model, which takes longer than a single run.
+        further: names of tensors that only ``read`` needs.
+        read: called on a worker with the number of a sample and its arrays; the function that it
+            returns is called in the order of the samples.
+
+    Raises:
+        CalibrationError: onnxruntime refuses the model or a sample, a tensor holds values
+            that are not finite, or there are no samples.
+    """
+    if not tensors and not further:
+        return {}
+    inputs = {i.name for i in model.graph.input}
+    names = [name for name in dict.fromkeys((*tensors, *further)) if name not in inputs]
+
+    def observe_sample(item: tuple[int, Feed]) -> tuple[dict[str, Observation], Callable[[], None]]:
+        number, feed = item
+        arrays = {**feed, **session.run(feed, draw=number)}
+        observations = {
+            name: observe(arrays[name], axis, number, len(feeds)) for name, axis in tensors.items()
+        }
+        return observations, read(number, arrays)
+
+    totals: dict[str, Accumulator] = {}
+    try:
+        observed = executor.with_outputs(model, names)
+        session = executor.Session(observed, threads=1, optimize=optimize)
+        for number, (sample, add) in enumerate(in_order(observe_sample, enumerate(feeds))):
+            for name, observation in sample.items():
+                if not observation.is_finite:
+                    raise CalibrationError(
+                        f"sample {number}: the float model itself makes values that are not "
+                        f"finite (tensor {name!r})",
+                        hint="check the weights, and the normalization of the samples; "
+                        "--keep-float leaves nodes that need such values to the host",
+                    )
+                if name not in totals:
+                    totals[name] = Accumulator(len(observation.lows))
+                if len(totals[name].lows) != len(observation.lows):
+                    raise CalibrationError(
+                        f"tensor {name!r} has not as many channels in every sample",
+                        hint="give samples of one shape, or fix it with --input-shape",
+                    )
+                totals[name].add(observation)
+            add()
+            progress()
+    except executor.RuntimeRefusedError as error:
+        text = f"the float model does not run on the samples: {error}"
+        raise CalibrationError(text) from None
+    if tensors and not totals:
+        raise CalibrationError("there are no samples to calibrate on")
+    return {name: total.statistics(name, tensors[name]) for name, total in totals.items()}

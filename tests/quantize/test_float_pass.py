@@ -10,10 +10,10 @@ import pytest
 
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data.float_pass import collect
 from npuconv.data.samples import Samples
 from npuconv.data.workers import MAX_WORKERS
 from npuconv.errors import CalibrationError
+from npuconv.quantize.calibrate import collect
 from support.builders import Net, digits, images
 
 
