@@ -145,26 +145,6 @@ def pass_reshaped(tape: Tape, visit: Visit) -> Gradients:
     return {0: tape.reshape(visit.dy, visit.shape())}
 
 
-def pass_standardized(tape: Tape, visit: Visit, axes: Sequence[int], gradient: str) -> str:
-    """Pass the gradient of values less their mean, over their deviation along axes.
-
-    ``(g - mean(g) - n mean(g n)) / deviation`` with n the standardized input.
-    """
-
-    def mean(name: str) -> str:
-        return tape.reduce("ReduceMean", name, axes, keepdims=True)
-
-    centred = tape.add("Sub", visit.x, mean(visit.x))
-    variance = mean(tape.add("Mul", centred, centred))
-    epsilon = tape.constant(visit.attributes.get("epsilon", 1e-5))
-    deviation = tape.add("Sqrt", tape.add("Add", variance, epsilon))
-    normal = tape.add("Div", centred, deviation)
-    projection = mean(tape.add("Mul", gradient, normal))
-    less = tape.add("Sub", gradient, mean(gradient))
-    projected = tape.add("Sub", less, tape.add("Mul", normal, projection))
-    return tape.add("Div", projected, deviation)
-
-
 def pointwise(slope: Callable[[Tape, Visit], str]) -> Adjoint:
     """Return the adjoint of a function of one value, given the nodes of its slope."""
     return lambda tape, visit: {0: tape.add("Mul", visit.dy, slope(tape, visit))}
