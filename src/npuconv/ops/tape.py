@@ -9,7 +9,6 @@ adjoint returns gradients by the index of the input; none if they do not follow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv.model import store
+from npuconv.model.proto import attributes_of
 
 OLDEST_OPSET = 13  # first opset whose ReduceSum takes its axes as an input
 _REDUCE_AXES_AS_INPUT = 18  # opset, for ReduceMean and ReduceMax
@@ -84,13 +84,8 @@ class Visit:
 
     def __init__(self, tape: Tape, node: onnx.NodeProto, gradients: Sequence[str]) -> None:
         self.node, self.gradients, self._tape = node, gradients, tape
-        self.op, self.inputs = node.op_type, list(node.input)
+        self.op, self.inputs, self.attributes = node.op_type, list(node.input), attributes_of(node)
         self.x, self.y, self.dy = node.input[0], node.output[0], gradients[0]
-
-    @cached_property
-    def attributes(self) -> dict[str, Any]:
-        """Attributes by name."""
-        return {a.name: helper.get_attribute_value(a) for a in self.node.attribute}
 
     def shape(self, index: int = 0) -> Shape:
         """Return the shape of an input."""
