@@ -12,13 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import shiftable_scales
-from npuconv.arithmetic.encoding import (
-    SMALLEST_SCALE,
-    Encoding,
-    finite,
-    quantize,
-    weight_scales,
-)
+from npuconv.arithmetic.encoding import SMALLEST_SCALE, Encoding, finite, quantize, weight_scales
 from npuconv.errors import ModelError
 from npuconv.records import dataclass, replace
 

@@ -66,16 +66,5 @@ def _space_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("SPACE_TO_DEPTH", [source], [output], "SpaceToDepthOptions", BlockSize=block)
 
 
-register(
-    "DepthToSpace",
-    passes=always,
-    follow=_from_depth,
-    adjoint=_adjoint,
-    to_tflite=_to_tflite,
-)
-register(
-    "SpaceToDepth",
-    passes=always,
-    follow=_to_depth,
-    to_tflite=_space_to_tflite,
-)
+register("DepthToSpace", passes=always, follow=_from_depth, adjoint=_adjoint, to_tflite=_to_tflite)
+register("SpaceToDepth", passes=always, follow=_to_depth, to_tflite=_space_to_tflite)

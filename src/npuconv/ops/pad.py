@@ -77,11 +77,4 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     pad(draft, source, output, amounts, None if fill.item() == zero else fill)
 
 
-register(
-    "Pad",
-    bounds=(2,),
-    passes=_passes,
-    follow=_follow,
-    adjoint=_adjoint,
-    to_tflite=_to_tflite,
-)
+register("Pad", bounds=(2,), passes=_passes, follow=_follow, adjoint=_adjoint, to_tflite=_to_tflite)
