@@ -21,7 +21,7 @@ from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import flat_pads
 from npuconv.records import dataclass, field, replace
 
-Move = Callable[[np.ndarray], np.ndarray]  # of weights, of a bias, or of numbers of channels
+Move = Callable[[np.ndarray], np.ndarray]  # function of weights, biases or numbers of channels
 Mode = Literal["float", "rounding", "exact", "int8"]
 Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), step
 
