@@ -184,10 +184,8 @@ def _layer(layer: LayerPair, stats: Stats, modules: Mapping[str, str]) -> schema
         (float(f"{low:.4g}"), float(f"{high:.4g}")) if low <= high else None
         for low, high in stats.ranges
     ]
-    return schema.VerifiedLayer(
-        name=layer.name,
-        tensor=layer.tensor,
-        note=layer.note,
+    return schema.VerifiedLayer.from_attributes(
+        layer,
         module=modules.get(layer.name.partition(" (")[0], ""),
         float_range=ranges[0],
         int8_range=ranges[1],
