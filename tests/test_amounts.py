@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from npuconv.amounts import count, size
+from npuconv.amounts import count, size, total
 
 
 def test_count():
     """Every number but 1 has the plural."""
     assert [count(n, "node") for n in (0, 1, 2)] == ["0 nodes", "1 node", "2 nodes"]
+
+
+def test_total():
+    """The sum, where each is known."""
+    assert [total([3, 4]), total([3, None]), total([])] == [7, None, 0]
 
 
 def test_size():

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def count(number: int, noun: str) -> str:
     """Return number and noun: ``1 node``, ``3 nodes``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def total(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum; ``None`` if any number is unknown."""
+    listed = list(numbers)
+    return None if None in listed else sum(number or 0 for number in listed)
 
 
 def size(number: int | None) -> str:

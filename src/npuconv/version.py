@@ -6,7 +6,7 @@ __version__ = "0.1.0"
 
 # Relu, the last of the operators that are used on int8 tensors, takes them from 14 on. ONNX's
 # reference evaluator dequantizes int8 from 19 on, runtimes of 2024 end at 21, and onnxruntime
-# 1.28, the oldest that is supported, at 26.
+# 1.28 at 26.
 OLDEST_OPSET, DEFAULT_OPSET, NEWEST_OPSET = 14, 21, 26
 
 Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]

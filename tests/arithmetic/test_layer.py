@@ -21,7 +21,6 @@ from npuconv.arithmetic.layer import (
     folded,
     per_weight,
     quantize_bias,
-    quantize_layer,
     unfolded,
 )
 from npuconv.errors import ModelError
@@ -232,6 +231,14 @@ def test_weights_that_are_not_finite(bad: float) -> None:
         encode_layer(np.full((1, 1, 1, 1), bad), None, Encoding.plain(1), Encoding.plain(1))
 
 
+def between_plain(
+    weight: np.ndarray, bias: np.ndarray | None, input_scale: float, *, per_tensor: bool = False
+) -> EncodedLayer:
+    """Encode a layer between tensors of one scale each."""
+    source, result = Encoding.plain(input_scale), Encoding.plain(1.0)
+    return encode_layer(weight, bias, source, result, per_tensor=per_tensor)
+
+
 def load(layer: EncodedLayer) -> np.ndarray:
     """Largest magnitude that the accumulator of each channel reaches."""
     rows = layer.weight.astype(np.int64)
@@ -260,7 +267,7 @@ def test_overflowing_bias_raises_its_channel_only() -> None:
 
 def test_vanishing_product_of_scales_is_raised() -> None:
     """Two tiny scales do not make an accumulator scale of 0."""
-    layer = quantize_layer(np.full((1, 1), 1e-30), None, 1e-30)
+    layer = between_plain(np.full((1, 1), 1e-30), None, 1e-30)
     assert bias_scales(1e-30, layer.weight_scales)[0] > 0
     assert layer.raised == (0,)
 
@@ -275,7 +282,7 @@ def test_layer_never_overflows(
     weight: np.ndarray, bias: np.ndarray, input_scale: float, per_tensor: bool
 ) -> None:
     """Whatever the input, the accumulator stays within int32."""
-    layer = quantize_layer(weight, bias, input_scale, per_tensor=per_tensor)
+    layer = between_plain(weight, bias, input_scale, per_tensor=per_tensor)
     assert np.all(load(layer) < 2**31)
     assert layer.weight.min() >= -127
     assert not per_tensor or len(set(layer.weight_scales.tolist())) == 1
@@ -287,7 +294,7 @@ def test_layer_never_overflows(
 def test_layer_is_quantized_with_the_raised_scale() -> None:
     """The weights of a raised channel follow its new scale; others are untouched."""
     weight = np.array([[1e-9, -1e-9], [1.0, 0.5]])
-    layer = quantize_layer(weight, [100.0, 1.0], 0.01)
+    layer = between_plain(weight, [100.0, 1.0], 0.01)
     assert layer.raised == (0,)
     assert np.array_equal(layer.weight, quantize(weight, layer.weight_scales, axis=0))
     assert layer.weight[1].tolist() == [127, 64]
@@ -295,7 +302,7 @@ def test_layer_is_quantized_with_the_raised_scale() -> None:
 
 def test_products_alone_may_overflow() -> None:
     """A very long dot product has its scale raised too, bias or not."""
-    layer = quantize_layer(np.ones((1, 200_000)), None, 1.0)
+    layer = between_plain(np.ones((1, 200_000)), None, 1.0)
     assert layer.raised == (0,)
     assert layer.bias is None
     assert load(layer)[0] < 2**31
@@ -304,7 +311,7 @@ def test_products_alone_may_overflow() -> None:
 
 def test_zero_channel_keeps_its_bias() -> None:
     """A channel of only zeros is not left with a scale too coarse for its bias."""
-    layer = quantize_layer(np.array([[0.0], [0.0], [1.0]]), [0.001, 0.0, 0.001], 1.0)
+    layer = between_plain(np.array([[0.0], [0.0], [1.0]]), [0.001, 0.0, 0.001], 1.0)
     real = layer.bias * bias_scales(1.0, layer.weight_scales)
     assert np.isclose(real[0], 0.001, rtol=1e-4)
     assert layer.weight_scales[1] == 1.0
@@ -316,7 +323,7 @@ def test_refuses_what_is_not_finite() -> None:
     with pytest.raises(ModelError, match="weights"):
         quantize_weights([np.nan])
     with pytest.raises(ModelError, match="bias"):
-        quantize_layer([[1.0]], [np.inf], 1.0)
+        between_plain([[1.0]], [np.inf], 1.0)
     with pytest.raises(ModelError, match="too large"):
         quantize_bias([3e38], 1e-37, [1.0])
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from npuconv.partition import crossings as planning
 from npuconv.partition.placement import make_plan
-from npuconv.schemas.report import SubgraphTensor
 from support.asserts import builtin, read
 from support.builders import Net
 from support.target_files import chip
@@ -109,14 +108,6 @@ def test_a_symbolic_batch_counts_as_one():
     """A symbolic batch counts as one, as in MACs; any other open dimension stays open."""
     assert crossings(net(("N", 4, 8, 8)))[0] == {"x": 256}
     assert crossings(net((1, 4, "h", 8)))[0] == {"x": None}
-
-
-def test_bytes_of_all():
-    """The sum, where each is known."""
-    first, second, unknown = (SubgraphTensor(name="a", bytes=size) for size in (3, 4, None))
-    assert planning.bytes_of([first, second]) == 7
-    assert planning.bytes_of([first, unknown]) is None
-    assert planning.bytes_of([]) == 0
 
 
 def test_a_tensor_of_unknown_rank():

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from npuconv import executor
 from npuconv.ops.tape import Tape
-from npuconv.quantize.gradients import backward
+from npuconv.quantize.sensitivity import backward
 from support.builders import Net
 
 Build = Callable[[Net], Net]

@@ -12,10 +12,9 @@ import pytest
 
 import npuconv
 from npuconv.partition.costs import macs
-from npuconv.quantize import budget, sensitivity
+from npuconv.quantize import budget, sensitivity, settings
 from npuconv.quantize.budget import BudgetResult, layer_macs, spend_budget
 from npuconv.quantize.fake_quant import FakeQuantComparison, SquaredErrors, quant_points
-from npuconv.quantize.settings import BUDGET
 from support.asserts import context, read
 from support.builders import Net
 from support.outlier_nets import CHANNELS, loud, pictures
@@ -79,9 +78,11 @@ def test_steps_are_counted():
         own.graph, own.state, own.hessians, own.feeds, own.feeds,
         lambda done, total: steps.append((done, total)),
     )  # fmt: skip
-    parts = (1 + BUDGET.checks) * BUDGET.probes
-    assert steps[: BUDGET.probes] == [(n, parts) for n in range(1, BUDGET.probes + 1)]
-    assert len(steps) == BUDGET.probes + BUDGET.checks
+    parts = (1 + settings.BUDGET_CHECKS) * settings.BUDGET_PROBES
+    assert steps[: settings.BUDGET_PROBES] == [
+        (n, parts) for n in range(1, settings.BUDGET_PROBES + 1)
+    ]
+    assert len(steps) == settings.BUDGET_PROBES + settings.BUDGET_CHECKS
     assert steps[-1] == (parts, parts)
 
 
@@ -115,7 +116,7 @@ def test_a_goal_costs_what_it_takes():
 
 def test_the_best_part_of_the_budget_is_spent(monkeypatch):
     """More is simulated until the goal is reached; what is worse again is dropped."""
-    noise = (1.0, 0.9, 0.5, 0.7, *[0.8] * BUDGET.checks)
+    noise = (1.0, 0.9, 0.5, 0.7, *[0.8] * settings.BUDGET_CHECKS)
     for goal, parts in ((11, 2), (13.5, 2), (10.4, 1)):
         found = iter([SquaredErrors((power,), (10.0,)) for power in noise])
         monkeypatch.setattr(FakeQuantComparison, "measure", lambda *_, found=found: next(found))

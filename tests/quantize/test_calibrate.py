@@ -15,8 +15,8 @@ from npuconv.data.model_inputs import first_convolution, sample_inputs
 from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
 from npuconv.quantize import calibrate as calibration
+from npuconv.quantize import settings
 from npuconv.quantize.calibrate import Calibration, calibrate, watched
-from npuconv.quantize.settings import HESSIAN
 from support.asserts import context, read
 from support.builders import Net
 from support.plans import planned
@@ -96,7 +96,7 @@ def test_statistics_and_windows():
     assert set(seen.statistics) == set(watched(graph))
     assert seen.statistics["x"].samples == 40
     assert set(seen.hessians) == {"first", "second", "third"}
-    own = HESSIAN.samples - HESSIAN.samples // HESSIAN.held_out_every
+    own = settings.HESSIAN_SAMPLES - settings.HESSIAN_SAMPLES // settings.HESSIAN_HELD_OUT_EVERY
     assert seen.hessians["first"].count == own * 64
 
 

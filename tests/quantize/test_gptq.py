@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npuconv.errors import InternalError
-from npuconv.quantize import rounding
+from npuconv.quantize import settings as thresholds
 from npuconv.quantize.gptq import Factor, damping, factorize, gptq, gptq_with_best_steps
-from npuconv.quantize.settings import ROUNDING
 
 
 def correlated(rng: np.random.Generator, length: int, count: int = 400) -> np.ndarray:
@@ -39,7 +36,7 @@ def both(seed: int, length: int) -> tuple[float, float]:
     products = correlated(rng, length)
     weight = rng.normal(size=(1, 8, length))
     scales = np.abs(weight).max(axis=2) / 7
-    steps, _ = gptq(weight, scales, factorize(products, ROUNDING.damping))
+    steps, _ = gptq(weight, scales, factorize(products, thresholds.ROUNDING_DAMPING))
     return error(weight, nearest(weight, scales), scales, products), error(
         weight, steps, scales, products
     )
@@ -64,7 +61,7 @@ def test_whole_numbers_of_seven_bits(seed: int, length: int, groups: int) -> Non
     products[:, :, dead] = 0
     weight = rng.normal(size=(groups, 3, length))
     scales = np.abs(weight).max(axis=2) / 127
-    steps, _ = gptq(weight, scales, factorize(products, ROUNDING.damping))
+    steps, _ = gptq(weight, scales, factorize(products, thresholds.ROUNDING_DAMPING))
     assert np.array_equal(steps, np.rint(steps))
     assert np.abs(steps).max() <= 127
 
@@ -106,7 +103,7 @@ def test_the_factor_is_that_of_the_products() -> None:
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
 def test_products_of_any_size(size: float) -> None:
     """No input at all, tiny ones and huge ones."""
-    by = factorize(correlated(np.random.default_rng(0), 6) * size, ROUNDING.damping)
+    by = factorize(correlated(np.random.default_rng(0), 6) * size, thresholds.ROUNDING_DAMPING)
     assert np.isfinite(by.upper).all()
     weight = np.random.default_rng(1).normal(size=(1, 2, 6))
     assert np.abs(gptq(weight, np.full((1, 2), 0.01), by)[0]).max() <= 127
@@ -116,13 +113,13 @@ def test_products_that_float32_left_a_little_negative() -> None:
     """A mean taken off of what hardly changes: noise, which must not stop a conversion."""
     products = np.eye(4)[None] * 1e-9
     products[0, 0, 0] = -1e-4
-    by = factorize(products, ROUNDING.damping)
+    by = factorize(products, thresholds.ROUNDING_DAMPING)
     assert np.isfinite(by.upper).all()
 
 
 def test_few_windows_promise_little() -> None:
     """Between a hundredth and all of the mean square."""
-    assert damping(9, 100_000) == ROUNDING.damping
+    assert damping(9, 100_000) == thresholds.ROUNDING_DAMPING
     assert damping(100, 0) == 1
     assert damping(100, 250) == pytest.approx(0.1)
 
@@ -133,7 +130,7 @@ def test_products_that_are_not_finite(odd):
     products = np.eye(3)[None].copy()
     products[0, 1, 1] = odd
     with pytest.raises(InternalError, match="not finite"), np.errstate(all="ignore"):
-        factorize(products, ROUNDING.damping)
+        factorize(products, thresholds.ROUNDING_DAMPING)
 
 
 # Sizes of steps that weights fit
@@ -147,7 +144,7 @@ def case(
     seen = rng.normal(size=(groups, length, 4)) @ rng.normal(1.0, 1.0, (groups, 4, 200))
     seen += 0.1 * rng.normal(size=seen.shape)
     weight = rng.normal(size=(groups, outputs, length))
-    by = factorize(seen @ seen.transpose(0, 2, 1) / 200, ROUNDING.damping)
+    by = factorize(seen @ seen.transpose(0, 2, 1) / 200, thresholds.ROUNDING_DAMPING)
     return weight, np.abs(weight).max(axis=2) / 127, by
 
 
@@ -156,7 +153,7 @@ def lost(weight: np.ndarray, scales: np.ndarray, by: Factor) -> np.ndarray:
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 2**32 - 1), st.integers(1, ROUNDING.few_weights))
+@given(st.integers(0, 2**32 - 1), st.integers(1, thresholds.ROUNDING_FEW_WEIGHTS))
 def test_never_more_than_the_smallest_step_loses(seed: int, length: int):
     """The smallest step is one of the tries; the largest weight is always reached."""
     weight, smallest, by = case(seed, length)
@@ -179,9 +176,9 @@ def test_a_fraction_is_left_of_depthwise_weights():
 
 def test_many_weights_take_the_smallest_step():
     """Some of many weights fit badly whatever the step."""
-    weight, smallest, by = case(0, ROUNDING.few_weights + 1)
+    weight, smallest, by = case(0, thresholds.ROUNDING_FEW_WEIGHTS + 1)
     scales, steps = gptq_with_best_steps(
-        weight, smallest, [slice(0, ROUNDING.few_weights + 1)], [by]
+        weight, smallest, [slice(0, thresholds.ROUNDING_FEW_WEIGHTS + 1)], [by]
     )
     assert np.array_equal(scales, smallest)
     assert np.array_equal(steps, gptq(weight, smallest, by)[0])
@@ -192,7 +189,7 @@ def test_as_many_tries_at_once_as_there_is_room_for(monkeypatch, room: int):
     """The result is the same."""
     weight, smallest, by = case(1, 12)
     whole = gptq_with_best_steps(weight, smallest, [slice(0, 12)], [by])
-    monkeypatch.setattr(rounding, "ROUNDING", replace(ROUNDING, weights_at_once=room))
+    monkeypatch.setattr(thresholds, "ROUNDING_WEIGHTS_AT_ONCE", room)
     parts = gptq_with_best_steps(weight, smallest, [slice(0, 12)], [by])
     assert all(np.array_equal(one, other) for one, other in zip(whole, parts, strict=True))
 

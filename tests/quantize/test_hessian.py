@@ -8,8 +8,8 @@ import pytest
 
 from npuconv import executor
 from npuconv.errors import CalibrationError
+from npuconv.quantize import settings
 from npuconv.quantize.hessian import Hessian, WindowedConv, windows_of
-from npuconv.quantize.settings import HESSIAN
 from support.asserts import read
 from support.builders import Net
 from support.plans import Feeds, gather, planned, random_feeds
@@ -70,15 +70,15 @@ def test_what_is_kept_apart_is_spread_and_bounded() -> None:
     hessian.add(np.zeros((1, 1, 3), np.float32))
     hessian.add(np.arange(10_000, dtype=np.float32).reshape(1, 1, -1), held_out=True)
     kept = hessian.held_out.reshape(-1)
-    assert len(kept) == HESSIAN.held_out_windows
+    assert len(kept) == settings.HESSIAN_HELD_OUT_WINDOWS
     assert kept[-1] > 9000
 
 
 def test_long_windows_are_cut_into_equal_blocks() -> None:
     """Products of different blocks are not kept."""
-    hessian = Hessian(1, HESSIAN.block + 100)
-    assert [b.stop - b.start for b in hessian.blocks] == [(HESSIAN.block + 100) // 2] * 2
-    seen = windows(1, HESSIAN.block + 100, 3)
+    hessian = Hessian(1, settings.HESSIAN_BLOCK + 100)
+    assert [b.stop - b.start for b in hessian.blocks] == [(settings.HESSIAN_BLOCK + 100) // 2] * 2
+    seen = windows(1, settings.HESSIAN_BLOCK + 100, 3)
     hessian.add(seen)
     last = seen[:, hessian.blocks[1]]
     assert np.allclose(hessian.products(1), last @ last.transpose(0, 2, 1) / 3, atol=1e-4)

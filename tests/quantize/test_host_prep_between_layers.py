@@ -10,11 +10,10 @@ from onnx import numpy_helper
 
 import npuconv
 from npuconv.legalize.legal import LegalModel
-from npuconv.quantize import host_prep, sensitivity
+from npuconv.quantize import sensitivity, settings
 from npuconv.quantize.fake_quant import FakeQuantComparison, quant_points, with_logit_outputs
 from npuconv.quantize.host_prep import pad_between_layers
 from npuconv.quantize.ranges import choose_encodings
-from npuconv.quantize.settings import HOST_PADDING
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read, same_numbers
 from support.builders import Net
@@ -104,14 +103,14 @@ def test_not_where_outputs_are_good_enough():
     points = quant_points(graph, state)
     error = FakeQuantComparison(graph.proto, feeds)
     own = [point for point in points if point.tensor == "made"]
-    assert error.measure(points).sqnr_db > HOST_PADDING.sufficient_db
+    assert error.measure(points).sqnr_db > settings.PADDING_SUFFICIENT_DB
     assert sum(error.measure(own).noise) > 0.3 * sum(error.measure(points).noise)
 
 
 def test_not_where_all_that_cross_bring_too_little(monkeypatch):
     """Crossings cost time, so they must bring enough."""
-    most = replace(HOST_PADDING, output_gain_db=7.0)  # more than half the steps could
-    monkeypatch.setattr(host_prep, "HOST_PADDING", most)
+    # More than half the steps could.
+    monkeypatch.setattr(settings, "PADDING_OUTPUT_GAIN_DB", 7.0)
     assert padded(net()) == []
 
 

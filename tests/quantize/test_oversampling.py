@@ -93,7 +93,7 @@ def test_copies_are_stored_like_their_layer(row: Case):
     for shift, by in zip(one.shifts, offsets(3), strict=True):
         np.testing.assert_allclose(shift.values.reshape(-1), by * scales, rtol=1e-6)
     nodes = {node.name: node for node in made.graph.plan.convolutions}
-    convs = [name for name, _, is_conv in one.copies if is_conv]
+    convs = [conv.name for conv in one.convs]
     assert len(convs) == 3
     for name in convs:
         source, result = nodes[name].inputs[0].name, nodes[name].outputs[0].name
@@ -109,7 +109,7 @@ def test_what_moves_a_copy_is_taken_back():
     own = case(net.model())
     made = own.made({"first": 3})
     source, result = own.state.encodings["x"], made.state.encodings["t0"]
-    names = [name for name, _, is_conv in made.repeated[0].copies if is_conv]
+    names = [conv.name for conv in made.repeated[0].convs]
     for name, by in zip(names, offsets(3), strict=True):
         rounded = made.state.weights[name]
         rows = real_weights(rounded, source, 1).sum(axis=(2, 3)) @ (by * source.scales)
@@ -123,7 +123,7 @@ def test_what_moves_a_copy_is_taken_back():
 def test_weights_of_copies_have_a_finer_mean(row: Case):
     """Copies make up for each other's rounding."""
     made = row.made({"first": 3})
-    names = [name for name, _, is_conv in made.repeated[0].copies if is_conv]
+    names = [conv.name for conv in made.repeated[0].convs]
     source = row.state.encodings["x"]
     weight = query.constant_input(row.graph.plan.convolutions[0], 1)
     values = [real_weights(made.state.weights[name], source, 1) for name in names]

@@ -11,11 +11,10 @@ from npuconv.arithmetic.encoding import Encoding, dequantize, quantize_weights, 
 from npuconv.arithmetic.layer import folded
 from npuconv.legalize.legal import LegalModel
 from npuconv.model.store import Store
-from npuconv.quantize import rounding
+from npuconv.quantize import settings
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights, solve
-from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import QuantState
 from support.asserts import builtin, context, read
 from support.builders import Net
@@ -190,12 +189,10 @@ def test_one_scale_for_all_weights_of_a_layer():
 
 def test_some_rows_of_a_large_layer_at_once(monkeypatch):
     """A model whose weights lie in files is rounded part by part, to the same integers."""
-    monkeypatch.setattr(rounding, "ROUNDING", replace(ROUNDING, error_left=1e9))  # the last tried
+    monkeypatch.setattr(settings, "ROUNDING_ERROR_LEFT", 1e9)  # the last tried
     graph, hessians, state = encoded(layers())
     whole = round_weights(without(graph, "bias-correction"), hessians, state)
-    monkeypatch.setattr(
-        rounding, "ROUNDING", replace(ROUNDING, error_left=1e9, weights_at_once=5 * 27)
-    )
+    monkeypatch.setattr(settings, "ROUNDING_WEIGHTS_AT_ONCE", 5 * 27)
     graph.model.store = Store()
     parts = round_weights(without(graph, "bias-correction"), hessians, state)
     assert set(parts.weights) == set(whole.weights) == {"dense", "deep"}

@@ -8,6 +8,7 @@ import pytest
 
 from npuconv.ops.tables import TableStep
 from npuconv.partition.placement import make_plan
+from npuconv.quantize import settings
 from npuconv.quantize.scale_constraints import (
     ConstraintBuilder,
     Functions,
@@ -16,7 +17,6 @@ from npuconv.quantize.scale_constraints import (
     with_margin,
     within_tables,
 )
-from npuconv.quantize.settings import RANGES
 from support.asserts import context, read
 from support.builders import Net
 from support.plans import planned, random_feeds, watch
@@ -46,7 +46,7 @@ def test_a_slot_for_every_channel():
     x, a = found["x"], found["a"]
     assert (len(x.slots), len(a.slots)) == (3, 4)
     assert x.values.shape[0] == 3
-    assert x.values.shape[1] <= RANGES.values
+    assert x.values.shape[1] <= settings.RANGE_VALUES
     assert np.all(x.values.min(axis=1) >= x.lows)
     assert np.all(x.values.max(axis=1) <= x.highs)
     assert not x.centred.any()

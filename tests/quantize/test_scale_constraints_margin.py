@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from npuconv.arithmetic.statistics import Statistics
+from npuconv.quantize import settings
 from npuconv.quantize.scale_constraints import weight_of_family, with_margin
-from npuconv.quantize.settings import MARGIN
 
 
 def seen(lows: list[float], highs: list[float], samples: int = 8, each: int = 16) -> Statistics:
@@ -57,7 +57,7 @@ def test_more_samples_give_a_smaller_margin():
     reach = [with_margin(seen([0, 0], [1, 4], samples=n))[1][0] for n in (1, 8, 64, 512)]
     assert reach == sorted(reach, reverse=True)
     assert weight_of_family(
-        seen([-1], [1], samples=int(MARGIN.half_weight_values), each=1)
+        seen([-1], [1], samples=int(settings.MARGIN_HALF_WEIGHT_VALUES), each=1)
     ) == pytest.approx(0.5)
     assert weight_of_family(seen([-1], [1], samples=10, each=900)) == pytest.approx(0.5)
 
@@ -73,7 +73,9 @@ def test_where_no_values_are_kept_the_extremes_are_all_there_is():
     """A tensor without elements gives no division by zero."""
     stats = seen([-1, -2], [1, 4], samples=1, each=1)
     stats.values = np.zeros((2, 0), np.float32)
-    assert weight_of_family(stats) == pytest.approx(1 / (1 + 1 / MARGIN.half_weight_values))
+    assert weight_of_family(stats) == pytest.approx(
+        1 / (1 + 1 / settings.MARGIN_HALF_WEIGHT_VALUES)
+    )
 
 
 def test_a_channel_that_was_nearly_always_silent_may_reach_as_far_as_the_others():
@@ -104,7 +106,7 @@ def test_partial_sums_grow_from_the_middle_of_their_range():
     assert far - near == pytest.approx(np.asarray([[0, 20, 0]] * 2))
     assert near == pytest.approx(np.asarray([-near[1], near[1]]))
     assert np.all(near[1] > [1, 1, 2])
-    assert np.all(near[1] < 2 * (1 + MARGIN.sum_growth))
+    assert np.all(near[1] < 2 * (1 + settings.MARGIN_SUM_GROWTH))
 
 
 # What more samples would show
@@ -145,7 +147,7 @@ def test_one_channel_has_a_tail_too():
 def test_there_is_an_end_to_it():
     """One sample that is an outlier does not decide how wide steps are."""
     assert with_margin(tailed([100, 1], [1, 0.01]))[1].tolist() == pytest.approx(
-        [100 * MARGIN.largest_tail_ratio, MARGIN.largest_tail_ratio]
+        [100 * settings.MARGIN_LARGEST_TAIL_RATIO, settings.MARGIN_LARGEST_TAIL_RATIO]
     )
 
 
@@ -173,5 +175,5 @@ def test_partial_sums_of_few_values_reach_further():
     few, many = seen([-1], [3], samples=1, each=1), seen([-1], [3], samples=2000, each=10_000)
     lows, highs = with_margin(few, summed=True)
     assert (lows[0] + highs[0]) / 2 == pytest.approx(1)
-    assert highs[0] - lows[0] == pytest.approx(4 * (1 + MARGIN.sum_growth), rel=0.01)
+    assert highs[0] - lows[0] == pytest.approx(4 * (1 + settings.MARGIN_SUM_GROWTH), rel=0.01)
     np.testing.assert_allclose(with_margin(many, summed=True), with_margin(many), rtol=1e-3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.arithmetic.encoding import quantize_weights
-from npuconv.arithmetic.layer import quantize_layer
+from npuconv.arithmetic.encoding import Encoding, quantize_weights
+from npuconv.arithmetic.layer import encode_layer
 from support.builders import Net, images
 
 SHAPE = (1, 3, 6, 6)
@@ -29,7 +29,7 @@ def float_model(batch: int | str = 1) -> onnx.ModelProto:
 
 def integer_model(ending: str = "/int8", batch: int | str = 1) -> onnx.ModelProto:
     """The same with a QLinearConv."""
-    layer = quantize_layer(*weights(), X_STEP)
+    layer = encode_layer(*weights(), Encoding.plain(X_STEP), Encoding.plain(Y_STEP))
     net = Net(x=(batch, *SHAPE[1:]))
     x, y, zero = net.constant(X_STEP), net.constant(Y_STEP), net.constant(np.int8(0))
     parts = [net.constant(layer.weight), net.constant(layer.weight_scales)]

@@ -1,7 +1,8 @@
 """Integer weights, biases and scales of a convolution between two encodings.
 
 For every output channel ``reach * sum(|weight|) + |bias| < 2**31`` holds in integers, so that no
-input overflows the accumulator.
+input overflows the accumulator. A file holds scales and no factors, so for a device without float
+it is the weight scales that move to those whose factors it can apply.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from npuconv.arithmetic import gemmlowp
+from npuconv.arithmetic.device import shiftable_scales
 from npuconv.arithmetic.encoding import (
     SMALLEST_SCALE,
     Encoding,
@@ -17,7 +20,7 @@ from npuconv.arithmetic.encoding import (
     weight_scales,
 )
 from npuconv.errors import ModelError
-from npuconv.records import dataclass
+from npuconv.records import dataclass, replace
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -90,6 +93,9 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
 ) -> EncodedLayer:
     """Return the integer layer that maps integers of ``source`` to integers of ``result``.
 
+    No input overflows the accumulator. A channel of only zeros gets a scale that suits its bias,
+    unless ``per_tensor``.
+
     With x = s (q - z) and y = t (p - u) per channel, ``p = sum(W s q) / t + b / t + u -
     sum(W s z) / t``: s goes into the weights, 1/t into their scale, the rest into the bias.
 
@@ -116,24 +122,42 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
         scales = rounded.scales.reshape(-1, *[1] * (rounded.weight.ndim - 1))
         values, real_bias = np.asarray(rounded.weight * scales, np.float32), rounded.bias
         limits = rounded.scales.astype(np.float64) * 127  # magnitudes to clip at
-    offsets = _bias(len(values), real_bias, result, row_gain)
-    reach = int(128 + np.abs(source.zeros).max())
-    first = quantize_layer(
-        values, offsets, source.nominal, absmax=limits, per_tensor=per_tensor, reach=reach,
-        largest_bias=largest_bias,
-    )  # fmt: skip
-    scales_out = first.weight_scales
+    rows = finite(values, "weights").reshape(len(values), -1)
+    shifted_bias, offsets = _bias(len(rows), real_bias, result, row_gain), np.zeros(len(rows))
+    if shifted_bias is not None:
+        offsets = finite(shifted_bias, "bias").astype(np.float64)
+    if limits is None:
+        limits = np.abs(rows).max(axis=None if per_tensor else 1, initial=0.0)
+    first = np.broadcast_to(weight_scales(limits), len(rows))
+    if not per_tensor:  # the bias of a channel of zeros gets 2**15 steps
+        bias_steps = np.clip(np.abs(offsets / source.nominal) * 2.0**-15, SMALLEST_SCALE, _LARGEST)
+        unused = ~rows.any(axis=1) & (offsets != 0)
+        first = np.where(unused, bias_steps, first).astype(np.float32)
+    unraised = first
+    if largest_bias:
+        least = np.abs(offsets) / float(source.nominal) / largest_bias * _MARGIN
+        first = np.maximum(first, least).astype(np.float32)
+    fitted, integers, load = _fit_products(rows, first, int(128 + np.abs(source.zeros).max()))
+    steps, scales = quantize_bias(offsets, source.nominal, fitted, load)
+    raised = tuple(np.flatnonzero(scales > unraised).tolist())
+    if per_tensor:
+        # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
+        scales = np.full(len(rows), scales.max())
+        steps, scales = quantize_bias(offsets, source.nominal, scales, load)
+    if not np.array_equal(scales, fitted):
+        integers = quantize(rows, scales, axis=0, lowest=-127)
+    integers = integers.reshape(values.shape)
     if not per_tensor:
-        scales_out = np.asarray(scales_out.astype(np.float64) * gain, np.float32)
+        scales = np.asarray(scales.astype(np.float64) * gain, np.float32)
     # Sums that the zero points of the input add to the accumulator.
-    points, sums = source.zeros - source.nominal_zero, np.zeros(len(values), np.int64)
+    points, sums = source.zeros - source.nominal_zero, np.zeros(len(rows), np.int64)
     if points.any():
-        spread = per_weight(points, first.weight.shape, group).astype(np.int64)
-        sums = (first.weight * spread).reshape(len(values), -1).sum(axis=1)
-    if first.bias is None and not sums.any():
-        return EncodedLayer(first.weight, scales_out, None, first.raised)
-    total = (0 if first.bias is None else first.bias.astype(np.int64)) - sums
-    return EncodedLayer(first.weight, scales_out, np.asarray(total, np.int32), first.raised)
+        spread = per_weight(points, integers.shape, group).astype(np.int64)
+        sums = (integers * spread).reshape(len(rows), -1).sum(axis=1)
+    if shifted_bias is None and not sums.any():
+        return EncodedLayer(integers, scales, None, raised)
+    total = (0 if shifted_bias is None else steps.astype(np.int64)) - sums
+    return EncodedLayer(integers, scales, np.asarray(total, np.int32), raised)
 
 
 def fits_accumulator(
@@ -189,7 +213,7 @@ def quantize_bias(
 
     Returns:
         int32 bias [M] and float32 weight scales [M]; weights of raised channels must be quantized
-        again, as :func:`quantize_layer` does.
+        again.
 
     Raises:
         ModelError: a bias that is not finite, or that no float32 scale can represent.
@@ -208,58 +232,6 @@ def quantize_bias(
     return steps.astype(np.int32), scales
 
 
-def quantize_layer(
-    weight: ArrayLike,
-    bias: ArrayLike | None,
-    input_scale: float | np.float32,
-    *,
-    absmax: ArrayLike | None = None,
-    per_tensor: bool = False,
-    reach: int = 128,
-    largest_bias: int = 0,
-) -> EncodedLayer:
-    """Round weights and bias of one layer, such that no int8 input overflows the accumulator.
-
-    A channel of only zeros gets a scale that suits its bias, unless ``per_tensor``.
-
-    Args:
-        weight: real numbers [M,...].
-        bias: real numbers [M], or None.
-        input_scale: scale of the layer's input.
-        absmax: magnitudes to clip the weights at [M]; default is the largest present.
-        per_tensor: give all channels the same scale.
-        reach: largest magnitude of an input, counted from its zero point.
-        largest_bias: largest integer that the device can add; 0: any int32.
-
-    Raises:
-        ModelError: a weight or bias that is not finite or cannot be represented.
-    """
-    values = finite(weight, "weights")
-    rows = values.reshape(len(values), -1)
-    offsets = np.zeros(len(rows)) if bias is None else finite(bias, "bias").astype(np.float64)
-    limits = np.abs(rows).max(axis=None if per_tensor else 1, initial=0.0)
-    first = np.broadcast_to(weight_scales(limits if absmax is None else absmax), len(rows))
-    if not per_tensor:  # the bias of a channel of zeros gets 2**15 steps
-        bias_steps = np.clip(np.abs(offsets / input_scale) * 2.0**-15, SMALLEST_SCALE, _LARGEST)
-        unused = ~rows.any(axis=1) & (offsets != 0)
-        first = np.where(unused, bias_steps, first).astype(np.float32)
-    unraised = first
-    if largest_bias:
-        least = np.abs(offsets) / float(input_scale) / largest_bias * _MARGIN
-        first = np.maximum(first, least).astype(np.float32)
-    fitted, integers, load = _fit_products(rows, first, reach)
-    steps, scales = quantize_bias(offsets, input_scale, fitted, load)
-    raised = tuple(np.flatnonzero(scales > unraised).tolist())
-    if per_tensor:
-        # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
-        scales = np.full(len(rows), scales.max())
-        steps, scales = quantize_bias(offsets, input_scale, scales, load)
-    if not np.array_equal(scales, fitted):
-        integers = quantize(rows, scales, axis=0, lowest=-127)
-    stored_bias = None if bias is None else steps
-    return EncodedLayer(integers.reshape(values.shape), scales, stored_bias, raised)
-
-
 def _fit_products(
     rows: Floats, scales: Floats, reach: int
 ) -> tuple[Floats, NDArray[np.int8], NDArray[np.int64]]:
@@ -273,3 +245,73 @@ def _fit_products(
             return scales, integers, load
         # Rounding does not shrink in proportion; the extra 5 % make every turn count.
         scales[over] *= (1.05 * load[over] / 2**30).astype(np.float32)
+
+
+def gemmlowp_layer(layer: EncodedLayer, source: Encoding, result: Encoding) -> EncodedLayer:
+    """Return the layer for the kernels of TFLite, whose factors are below ``2**30``.
+
+    Beyond them every sum but 0 saturates, as it does right below.
+    """
+    largest = gemmlowp.LARGEST_FACTOR * float(result.nominal) / float(source.nominal)
+    near = np.minimum(layer.weight_scales, np.float32(min(largest, _LARGEST)))
+    return replace(layer, weight_scales=near)
+
+
+def shiftable_layer(  # noqa: PLR0913 - parameters of encode_layer
+    layer: EncodedLayer,
+    weight: ArrayLike,
+    bias: ArrayLike | None,
+    source: Encoding,
+    result: Encoding,
+    group: int = 1,
+    *,
+    bits: int = 16,
+    max_shift: int = 62,
+) -> EncodedLayer:
+    """Return the layer for a device that multiplies by an integer and shifts.
+
+    Its weight scales lead to factors that such a device can apply. A scale changes by at most
+    ``2**-bits``, except where its factor is below the smallest or above the largest that there
+    is; from 8 bits on that moves no weight to another integer, but it moves a bias, which has
+    many more steps.
+
+    Args:
+        layer: result of ``encode_layer`` for the other arguments.
+        weight: float [M,C/g,kH,kW].
+        bias: float [M] or None; the bias of ``RoundedWeights``, if the layer has them.
+        source: encoding of the input.
+        result: encoding of the output.
+        group: number of groups of the convolution.
+        bits: a multiplier is below ``2**bits``.
+        max_shift: the largest shift of the device.
+
+    Raises:
+        ModelError: a factor is not finite.
+    """
+    unit = float(result.nominal) / float(source.nominal)
+    unused = ~layer.weight.reshape(len(layer.weight), -1).any(axis=1)
+    if layer.bias is not None:
+        unused &= layer.bias == 0
+    # Scales of channels of zeros may be out of reach.
+    scales_in_use = np.where(unused, np.float32(unit), layer.weight_scales).astype(np.float32)
+    # Beyond the largest factor every sum but 0 saturates, under the largest as well.
+    largest = np.float32((2.0**bits - 1) * unit)
+    beyond, scales_in_use = scales_in_use > largest, np.minimum(scales_in_use, largest)
+    # Below the smallest, weights count larger steps, half of which is shifted out of sight.
+    near = np.maximum(scales_in_use, np.float32(2.0**-max_shift * unit))
+    scales = shiftable_scales(source.nominal, near, result.nominal, bits=bits, max_shift=max_shift)
+    ratios = (scales_in_use / scales.astype(np.float64)).reshape(-1, *[1] * (layer.weight.ndim - 1))
+    steps = np.clip(np.rint(layer.weight * ratios), -127, 127).astype(np.int8)
+    shiftable = replace(layer, weight=steps, weight_scales=scales)
+    if layer.bias is None:
+        return shiftable
+    # The bias in steps of the scales that have moved.
+    gain = float(result.nominal) / result.scales.astype(np.float64)
+    real_bias = np.asarray(np.zeros(len(steps)) if bias is None else bias, np.float32)
+    rounded = RoundedWeights(steps, np.asarray(scales / gain, np.float32), real_bias)
+    exact = encode_layer(weight, real_bias, source, result, group, rounded=rounded)
+    assert exact.bias is not None
+    # A channel whose weights are now all 0 steps got a scale for its bias alone.
+    alone = ~steps.reshape(len(steps), -1).any(axis=1)
+    steps_of_bias = np.rint(exact.bias * np.where(alone, exact.weight_scales / scales, 1.0))
+    return replace(shiftable, bias=np.where(beyond, layer.bias, steps_of_bias).astype(np.int32))

@@ -24,13 +24,9 @@ class ErrorStats:
 
     def __init__(self, class_axis: int | None = None) -> None:
         self._class_axis = class_axis
-        self._samples = 0
-        self._signal = 0.0
-        self._noise = 0.0
-        self._power = 0.0
-        self._dot = 0.0
-        self._agreed = 0
-        self.positions = 0
+        # Sums of the squares of the reference, of the error, of the result; of reference x result.
+        self._sums = np.zeros(4)
+        self._samples = self._agreed = self.positions = 0
 
     def accumulate(self, reference: ArrayLike, result: ArrayLike) -> tuple[Doubles, ...]:
         """Add one sample: two numeric arrays of the same size; ``reference`` gives the shape.
@@ -54,19 +50,15 @@ class ErrorStats:
         f, q = f.reshape(-1), q.reshape(-1)
         with np.errstate(invalid="ignore", over="ignore"):
             error = f - q
-            self._signal += _product(f, f)
-            self._noise += _product(error, error)
-            self._power += _product(q, q)
-            self._dot += _product(f, q)
+            pairs = ((f, f), (error, error), (q, q), (f, q))
+            # The sum of products of BLAS would depend on the number of threads.
+            self._sums += [np.einsum("i,i->", a, b) for a, b in pairs]
         return f, q, error
 
     def add_sums(self, tensor: ErrorStats) -> None:
         """Add the errors of another tensor, without its classes."""
         self._samples += tensor._samples
-        self._signal += tensor._signal
-        self._noise += tensor._noise
-        self._power += tensor._power
-        self._dot += tensor._dot
+        self._sums += tensor._sums
 
     @property
     def sqnr_db(self) -> float | None:
@@ -76,19 +68,21 @@ class ErrorStats:
         without samples and where the ratio means nothing: the reference is all zeros (and the
         result is not), or is not finite itself.
         """
-        if not self._samples or not math.isfinite(self._signal):
+        signal, noise, *_ = self._sums.tolist()
+        if not self._samples or not math.isfinite(signal):
             return None
-        if self._noise == 0:
+        if noise == 0:
             return math.inf
-        if not math.isfinite(self._noise):
+        if not math.isfinite(noise):
             return -math.inf
-        return 10 * math.log10(self._signal / self._noise) if self._signal else None
+        return 10 * math.log10(signal / noise) if signal else None
 
     @property
     def cosine(self) -> float | None:
         """Cosine of the angle between both; None if a tensor is all zeros or not finite."""
-        norm = math.sqrt(self._signal) * math.sqrt(self._power)
-        return self._dot / norm if norm > 0 and math.isfinite(norm) else None
+        signal, _, power, dot = self._sums.tolist()
+        norm = math.sqrt(signal) * math.sqrt(power)
+        return dot / norm if norm > 0 and math.isfinite(norm) else None
 
     @property
     def top1_agreement(self) -> float | None:
@@ -109,11 +103,6 @@ class ErrorStats:
         if values.ndim == 4 and values.shape[2:] == (1, 1):
             values = values[..., 0, 0]
         return values if values.ndim <= 2 else np.zeros(0)
-
-
-def _product(a: Doubles, b: Doubles) -> float:
-    """Return the sum of products; a product of BLAS would depend on the number of threads."""
-    return float(np.einsum("i,i->", a, b))
 
 
 def rounded(value: float | None, digits: int) -> float | None:

@@ -88,7 +88,8 @@ def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: 
         axis %= max(len(dims), 1)
         outer, channels, inner = math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :])
     blocks = np.asarray(array, np.float32).reshape(outer, channels, inner)
-    interval = sample_interval(channels, samples)
+    # Every n-th sample contributes values, a power of two; mostly 1.
+    interval = 1 << (ceil_div(samples, capacity(channels)) - 1).bit_length()
     most = quota(channels, ceil_div(samples, interval))
     outer_count = max(min(outer, most), 1)
     counts = outer_count, max(min(inner, most // outer_count), 1)
@@ -142,8 +143,3 @@ def capacity(channels: int) -> int:
 def quota(channels: int, samples: int) -> int:
     """Return the most positions that are kept of each of so many samples."""
     return max(1, capacity(channels) // max(samples, 1))
-
-
-def sample_interval(channels: int, samples: int) -> int:
-    """Return n where every n-th sample contributes values, a power of two; mostly 1."""
-    return 1 << (ceil_div(samples, capacity(channels)) - 1).bit_length()

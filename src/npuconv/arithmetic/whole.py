@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from npuconv.arithmetic.windows import im2col
 from npuconv.errors import ModelError
 from npuconv.records import dataclass
 
@@ -164,12 +165,7 @@ def window_sums(
     """
     amounts = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
     padded = np.pad(values, amounts, constant_values=fill)
-    sides = zip(padded.shape[2:], kernel_shape, strides, strict=True)
-    counts = [max(0, (extent - reach) // stride + 1) for extent, reach, stride in sides]
-    if 0 in counts:
-        return np.zeros((*padded.shape[:2], *counts), values.dtype)
-    cut = np.lib.stride_tricks.sliding_window_view(padded, tuple(kernel_shape), (2, 3))
-    return np.asarray(cut[:, :, :: strides[0], :: strides[1]].sum(axis=(-2, -1)))
+    return np.asarray(im2col(padded, kernel_shape, strides, (1, 1), (0,) * 4).sum(axis=(-2, -1)))
 
 
 _ARRAYS: dict[str, Callable[..., Any]] = {

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.whole import ceil_div
-
 
 def im2col(
-    values: NDArray[np.float32],
+    values: NDArray[Any],
     kernel: Sequence[int],
     strides: Sequence[int],
     dilations: Sequence[int],
     pads: Sequence[int],
-) -> NDArray[np.float32]:
+) -> NDArray[Any]:
     """Return a view of all windows of a convolution.
 
     Args:
@@ -39,7 +38,7 @@ def im2col(
         padded[(slice(None), slice(None), *inside)] = values
     reaches = ((size - 1) * step for size, step in zip(kernel, dilations, strict=True))
     positions = [
-        max(ceil_div(extent - reach, stride), 0)
+        max(-(-(extent - reach) // stride), 0)
         for extent, reach, stride in zip(padded.shape[2:], reaches, strides, strict=True)
     ]
     bytes_by_axis = padded.strides[2:]

@@ -23,7 +23,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.split.builder import WrittenConv
-from npuconv.model import Model, Node, save
+from npuconv.model import Model, save
 from npuconv.partition.operators import takes_as
 from npuconv.records import dataclass, replace
 from npuconv.rules import engine
@@ -112,7 +112,8 @@ def emit_model(
     copy, options = legal.copied(), legal.options
     log = Log(measures=False)  # ``evaluate.comparison`` compares the int8 model as a whole
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
-    hosted = [node.name for node in copy.plan.passthrough if _stays_on_host(copy, node)]
+    on_host = (n for n in copy.plan.passthrough if copy.plan.placement[id(n)] == "host")
+    hosted = [n.name for n in on_host if takes_as(n.op, n, copy.target)]
     phases = [Phase.QUANTIZE, *([Phase.LOWER] if options.lowers else [])]
     passes = [item for phase in phases for item in manager.order(phase)]
     results = {
@@ -145,7 +146,8 @@ def _metadata(
 ) -> dict[str, str]:
     """Return the metadata of the file: versions, hashes, scales, operators of the device.
 
-    ``hosted`` are names of nodes on the host, of which lowering may have removed some.
+    ``hosted`` are names of nodes on the host that the device would run on int8 tensors, of which
+    lowering may have removed some.
     """
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in boundary_scales.items()}
     how = legal.target.activations.requantize
@@ -164,9 +166,3 @@ def _metadata(
         "npuconv.source_sha256": legal.model.sha256,
         **scales,
     }
-
-
-def _stays_on_host(legal: LegalModel, node: Node) -> bool:
-    """Return whether a node is on the host although the device would run it on int8 tensors."""
-    is_taken = takes_as(node.op, node, legal.target)
-    return is_taken and legal.plan.placement[id(node)] == "host"

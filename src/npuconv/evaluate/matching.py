@@ -207,7 +207,7 @@ def layer_pairs(
 ) -> list[LayerPair]:
     """Return the outputs of the layers in both models, in the order of the layers."""
     stored, encodings = emitted.int8_names, oversampled.state.encodings
-    times = {layer.node: len(layer.conv_names) for layer in oversampled.repeated}
+    times = {layer.node: len(layer.convs) for layer in oversampled.repeated}
     tensors = (t for node in emitted.model.nodes() for t in node.outputs)
     last = {t.name for t in tensors if nhwc.holds_channels_last(t)}
     pairs = []

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from npuconv.amounts import total
 from npuconv.lazy import np
 from npuconv.model import Model, Node, Tensor, query, window
 from npuconv.model.core import with_inner
@@ -73,11 +74,8 @@ _WITH_WEIGHTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "DeformConv", "Causa
 def cost(nodes: Iterable[Node]) -> Cost:
     """Return the cost of these nodes together."""
     listed = [node for node in nodes if node.op in _MACS and len(node.inputs)]  # not folded
-    counts = [macs(node) for node in listed]
-    known_counts = [m for m in counts if m is not None]
-    total = sum(known_counts) if len(known_counts) == len(counts) else None
     count = sum(node.op in query.CONVOLUTIONS for node in listed)
-    return Cost(total, sum(map(weight_bytes, listed)), count)
+    return Cost(total(map(macs, listed)), sum(map(weight_bytes, listed)), count)
 
 
 def weight_bytes(node: Node) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from npuconv.amounts import total
 from npuconv.model import Model, Node, Tensor, query
 from npuconv.model.core import with_inner
 from npuconv.partition.costs import size
@@ -37,7 +38,7 @@ class Crossings:
     @property
     def bytes(self) -> int | None:
         """Bytes in one inference; None if the bytes of a tensor are unknown."""
-        return bytes_of(self.ports)
+        return total(port.bytes for port in self.ports)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def detours(model: Model, plan: Plan) -> Detours:
         to_host |= inputs
         to_device |= outputs
     crossing = [_port(t) for t in (*to_device.values(), *to_host.values())]
-    return Detours(len(crossing), bytes_of(crossing), tuple(causes))
+    return Detours(len(crossing), total(port.bytes for port in crossing), tuple(causes))
 
 
 def ports(
@@ -132,12 +133,6 @@ def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
     for conv in plan.convolutions:
         convs.setdefault(plan.uncut(conv.inputs[0], ops).name, []).append(conv)
     return convs
-
-
-def bytes_of(tensors: Iterable[SubgraphTensor]) -> int | None:
-    """Return the bytes of all ports together; None if the bytes of a port are unknown."""
-    sizes = [port.bytes for port in tensors]
-    return None if None in sizes else sum(number or 0 for number in sizes)
 
 
 def int8_bytes(tensor: Tensor) -> int | None:

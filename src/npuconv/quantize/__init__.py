@@ -12,6 +12,6 @@ values:
 ``budget``       layers that run several times for more accuracy
 
 Below them: ``state`` (the values), ``settings`` (every threshold), ``scale_constraints`` (ranges),
-``hessian`` (weights), ``split`` (parts of layers beyond a limit), ``allocation`` and
-``oversampling`` (copies), ``fake_quant``, ``gradients`` (simulation).
+``hessian`` (weights), ``split`` (parts of layers beyond a limit), ``oversampling`` (copies),
+``fake_quant`` (simulation).
 """

@@ -1,8 +1,10 @@
 """Budget of extra multiplications: layers that run several times for accuracy.
 
-``allocation`` chooses them by estimated errors. Errors of layers add up or cancel, which estimates
-do not show: so the choices for parts of the budget are simulated with all roundings on evaluation
-samples, and the best is taken, or the first that reaches the goal.
+The candidate that removes most estimated error for each multiplication comes first, until the
+limit is reached. A candidate is a layer once more, or a layer with all that read it on
+the device (the error of the tensor between them only goes if both repeat). Errors of layers add
+up or cancel, which estimates do not show: so the choices for parts of the budget are simulated
+with all roundings on evaluation samples, and the best is taken, or the first that reaches the goal.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ from npuconv.data import Feed, Samples
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import load, query, shapes
 from npuconv.partition.costs import macs
-from npuconv.quantize import sensitivity
-from npuconv.quantize.allocation import NoiseTerm, allocate
+from npuconv.quantize import sensitivity, settings
 from npuconv.quantize.fake_quant import (
     FakeQuantComparison,
     QuantPoint,
@@ -26,10 +27,13 @@ from npuconv.quantize.fake_quant import (
 )
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
-from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
 from npuconv.records import dataclass
 from npuconv.timings import Step
+
+# Remaining error of an output if k copies round it, as a power of k: their inputs differ, so
+# their roundings are neither equal nor independent. Dithered inputs: k * k.
+_OUTPUT, _INPUT = -1.5, -2.0
 
 
 @dataclass(frozen=True)
@@ -68,27 +72,28 @@ def spend_budget(
         CalibrationError: the model does not run on the samples.
     """
     goal, percent = graph.options.min_sqnr, graph.options.max_extra_macs
-    all_steps = BUDGET.probes * (1 + BUDGET.checks)
+    all_steps = settings.BUDGET_PROBES * (1 + settings.BUDGET_CHECKS)
     proto = graph.proto
     sizes = layer_macs(graph, proto, used)
-    limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
+    percent = settings.BUDGET_UNBOUNDED_PERCENT if percent is None else percent
+    limit = sum(sizes.values()) * percent / 100
     points, unsaturated = quant_points(graph, state), with_logit_outputs(proto)
     simulator = FakeQuantComparison(unsaturated if goal is None else proto, evaluation)
     before = simulator.measure(points)
     terms = list[NoiseTerm]()
     if not graph.biasless:  # the biases of copies offset them by different parts of a step
         errors = sensitivity.measure(
-            unsaturated, points, used, BUDGET.probes, lambda done, _: step(done, all_steps)
+            unsaturated, points, used, settings.BUDGET_PROBES, lambda done, _: step(done, all_steps)
         )
         terms = [] if errors is None else _terms(graph, points, errors)
     repeatable = {name: size for name, size in sizes.items() if name in hessians}
     repeats: Repeats = {}
     checked: Repeats = {}
     oversampled, after = Oversampled(graph, state), before
-    for number in range(1, 1 + BUDGET.checks):
+    for number in range(1, 1 + settings.BUDGET_CHECKS):
         if goal is not None and after.sqnr_db is not None and after.sqnr_db >= goal:
             break
-        counts = allocate(terms, repeatable, limit * number / BUDGET.checks)
+        counts = allocate(terms, repeatable, limit * number / settings.BUDGET_CHECKS)
         if counts and counts != checked:
             checked = counts
             candidate = oversample(graph, state, hessians, counts)
@@ -97,7 +102,7 @@ def spend_budget(
             error = simulator.measure(quant_points(candidate.graph, candidate.state), compared)
             if error.ratio(after) < 1 and sum(error.noise) < sum(after.noise):
                 repeats, oversampled, after = counts, candidate, error
-        step(BUDGET.probes * (1 + number), all_steps)
+        step(settings.BUDGET_PROBES * (1 + number), all_steps)
     layer_costs = {name: (times - 1) * repeatable[name] for name, times in repeats.items()}
     return BudgetResult(
         oversampled, repeats, layer_costs, sum(sizes.values()), before, after,
@@ -142,3 +147,59 @@ def layer_macs(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> d
         sized = {node.name: macs(node) for node in model.nodes("Conv")}
         counts = {name: sized.get(name) for name in counts}
     return {name: count for name, count in counts.items() if count}
+
+
+@dataclass(frozen=True)
+class NoiseTerm:
+    """Error of one rounding, and the layers that reduce it by repeating."""
+
+    power: float  # error of the outputs
+    maker: str  # layer whose weights or output are rounded; "" where the host makes the tensor
+    readers: tuple[str, ...] = ()  # layers on the device that read the tensor; () for weights
+    # Whether its maker rounds it, and the host again where the maker repeats.
+    is_output: bool = False
+
+    def share_left(self, counts: Mapping[str, int]) -> float:
+        """Return the remaining share of the error if layers run that often."""
+        if not self.maker:
+            return self._read(counts)
+        copies = counts.get(self.maker, 1)
+        if not self.is_output:
+            return float(copies**_INPUT)
+        return 1.0 if copies == 1 else float(copies**_OUTPUT + self._read(counts))
+
+    def _read(self, counts: Mapping[str, int]) -> float:
+        if not self.readers:
+            return 0.0
+        return sum(counts.get(r, 1) ** _INPUT for r in self.readers) / len(self.readers)
+
+
+def allocate(terms: Sequence[NoiseTerm], macs: Mapping[str, int], limit: float) -> Repeats:
+    """Take the best candidate for each multiplication until the limit is reached.
+
+    Args:
+        terms: errors of all roundings.
+        macs: multiplications of each layer that may run several times.
+        limit: largest number of extra multiplications.
+    """
+    joint = {(t.maker, *t.readers) for t in terms if t.is_output and t.readers}
+    candidates = [*((name,) for name in macs), *sorted({tuple(dict.fromkeys(c)) for c in joint})]
+    terms_of = {
+        candidate: [t for t in terms if not {t.maker, *t.readers}.isdisjoint(candidate)]
+        for candidate in candidates
+        if macs.keys() >= set(candidate)
+    }
+    counts, spent = dict[str, int](), 0
+    while True:
+        best, best_rate = None, 0.0
+        for candidate, touched in terms_of.items():
+            cost = sum(macs[name] for name in candidate)
+            after = counts | {name: counts.get(name, 1) + 1 for name in candidate}
+            is_allowed = all(after[name] <= settings.BUDGET_MOST_COPIES for name in candidate)
+            if is_allowed and spent + cost <= limit:
+                gain = sum(t.power * (t.share_left(counts) - t.share_left(after)) for t in touched)
+                if gain / max(cost, 1e-9) > best_rate:
+                    best, best_rate = (after, spent + cost), gain / max(cost, 1e-9)
+        if best is None:
+            return counts
+        counts, spent = best

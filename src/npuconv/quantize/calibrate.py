@@ -20,10 +20,10 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.ops.tape import Tape
 from npuconv.partition.operators import masked_softmaxes
+from npuconv.quantize import settings
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, HessianReader, windows_of
 from npuconv.quantize.imported_scales import METHODS
-from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
 from npuconv.records import dataclass, replace
 from npuconv.rules import engine
@@ -43,8 +43,8 @@ class Calibration:
 
     def fits(self, graph: LegalModel) -> bool:
         """Return whether each tensor of the graph was observed along its channel axis."""
-        observed = {name: (name, stats.axis) for name, stats in self.statistics.items()}
-        return all(observed.get(item[0]) == item for item in watched(graph).items())
+        axes = {name: stats.axis for name, stats in self.statistics.items()}
+        return watched(graph).items() <= axes.items()
 
 
 def calibrate(graph: LegalModel, samples: Samples, step: Step) -> Calibration:
@@ -178,7 +178,7 @@ def _with_floors(graph: LegalModel) -> onnx.ModelProto:
                 raw = copy.output[place] = f"{name}/unbounded"
                 axis = int(query.attribute(softmaxes[name], "axis", -1))
                 top = tape.reduce("ReduceMax", raw, [axis], keepdims=True)
-                floor = tape.add("Sub", top, tape.constant(RANGES.softmax_reach))
+                floor = tape.add("Sub", top, tape.constant(settings.RANGE_SOFTMAX_REACH))
                 bounded.graph.node.append(onnx.helper.make_node("Max", [raw, floor], [name]))
     return bounded
 

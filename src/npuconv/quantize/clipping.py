@@ -20,11 +20,11 @@ from npuconv.data import Samples
 from npuconv.data.samples import spread
 from npuconv.legalize.legal import LegalModel
 from npuconv.partition.placement import Group
+from npuconv.quantize import settings
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.fake_quant import FakeQuantComparison, quant_points, with_logit_outputs
 from npuconv.quantize.ranges import RangeChoice
 from npuconv.quantize.sensitivity import measure
-from npuconv.quantize.settings import CLIPPING
 from npuconv.quantize.state import QuantState
 from npuconv.records import replace
 from npuconv.timings import Step
@@ -77,16 +77,17 @@ def _choices(
     """Return clipping limits of the groups that err less if they are clipped.
 
     Returns:
-        Different choices, none empty, in the order of ``CLIPPING.errors_left``.
+        Different choices, none empty, in the order of ``settings.CLIPPING_ERRORS_LEFT``.
     """
     group_of = {name: number for number, group in enumerate(groups) for name in group.tensors}
     points = [p for p in quant_points(graph, state) if p.encoding and p.tensor in group_of]
-    states = [clipped(dict.fromkeys((g.name for g in groups), share)) for share in CLIPPING.shares]
+    names = [group.name for group in groups]
+    states = [clipped(dict.fromkeys(names, share)) for share in settings.CLIPPING_SHARES]
     rows = (
         replace(p, encoding=candidate.encodings[p.tensor]) for candidate in states for p in points
     )
     model = with_logit_outputs(graph.proto)
-    sensitivity = measure(model, [*points, *rows], used, CLIPPING.probes, step)
+    sensitivity = measure(model, [*points, *rows], used, settings.CLIPPING_PROBES, step)
     if sensitivity is None:
         return []
     errors = np.zeros((len(states) + 1, len(groups)))  # without clipping, then at each share
@@ -94,9 +95,9 @@ def _choices(
     np.add.at(errors.T, places, sensitivity.powers.reshape(len(errors), -1).T)
     best, least = errors.argmin(axis=0), errors.min(axis=0)
     choices: list[Shares] = []
-    for error_left in CLIPPING.errors_left:
+    for error_left in settings.CLIPPING_ERRORS_LEFT:
         better = np.flatnonzero((best > 0) & (least < error_left * errors[0])).tolist()
-        shares = {groups[k].name: CLIPPING.shares[best[k] - 1] for k in better}
+        shares = {groups[k].name: settings.CLIPPING_SHARES[best[k] - 1] for k in better}
         if shares and shares not in choices:
             choices.append(shares)
     return choices
@@ -106,14 +107,14 @@ def _checked(
     graph: LegalModel, state: QuantState, choices: Iterable[QuantState], used: Samples
 ) -> QuantState:
     """Return the first choice with a sufficiently smaller error of all roundings, or the state."""
-    feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
+    feeds = [used[k] for k in spread(len(used), settings.CLIPPING_EVALUATION_SAMPLES)]
     try:
         model = with_logit_outputs(graph.proto, before_decisions=True)
         simulator = FakeQuantComparison(model, feeds)
         before = simulator.measure(quant_points(graph, state))
         for candidate in choices:
             after = simulator.measure(quant_points(graph, candidate))
-            if after.ratio(before) < CLIPPING.sufficient:
+            if after.ratio(before) < settings.CLIPPING_SUFFICIENT:
                 return candidate
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return state

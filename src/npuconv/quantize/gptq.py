@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.errors import InternalError
-from npuconv.quantize.settings import ROUNDING
+from npuconv.quantize import settings
 from npuconv.records import dataclass
 
 Doubles = NDArray[np.float64]
@@ -28,7 +28,7 @@ def damping(length: int, count: int) -> float:
         length: values of a window.
         count: number of windows.
     """
-    return min(max(0.25 * length / max(count, 1), ROUNDING.damping), 1.0)
+    return min(max(0.25 * length / max(count, 1), settings.ROUNDING_DAMPING), 1.0)
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,11 @@ def gptq_with_best_steps(
     """
     scales, integers = smallest, np.zeros(weight.shape, np.float32)
     lowest = np.full(smallest.shape, np.inf)
-    sizes = np.asarray(ROUNDING.steps)
-    if weight.shape[2] > ROUNDING.few_weights:
+    sizes = np.asarray(settings.ROUNDING_STEPS)
+    if weight.shape[2] > settings.ROUNDING_FEW_WEIGHTS:
         sizes = sizes[:1]
     # The number of sizes at a time bounds the working memory.
-    count = max(1, ROUNDING.weights_at_once // max(weight.size, 1))
+    count = max(1, settings.ROUNDING_WEIGHTS_AT_ONCE // max(weight.size, 1))
     for start in range(0, len(sizes), count):
         candidates = smallest[None] * sizes[start : start + count, None, None]
         rounded, errors = _gptq_with(weight, candidates, blocks, factors)

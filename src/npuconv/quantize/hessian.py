@@ -17,7 +17,7 @@ from npuconv.arithmetic.windows import im2col
 from npuconv.data.samples import Feed
 from npuconv.model import Node, query, window
 from npuconv.model.conv import diagonal_groups, flat_pads
-from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize import settings
 from npuconv.records import dataclass
 
 _LARGEST = 1e9  # largest value in units: float32 holds sums of many products of such values
@@ -37,7 +37,7 @@ class Hessian:
 
     def __init__(self, groups: int, length: int) -> None:
         self.groups, self.length = groups, length
-        size = ceil_div(length, ceil_div(length, HESSIAN.block))
+        size = ceil_div(length, ceil_div(length, settings.HESSIAN_BLOCK))
         self.blocks = [slice(k, min(k + size, length)) for k in range(0, length, size)]
         self.count = 0
         self._sums = np.zeros((groups, length))
@@ -56,7 +56,7 @@ class Hessian:
                 for the first sample, so that H is never empty.
         """
         if held_out and self.count:
-            room = HESSIAN.held_out_windows
+            room = settings.HESSIAN_HELD_OUT_WINDOWS
             step = max(1, windows.shape[2] // room)
             self._held_out.append(np.array(windows[:, :, ::step][:, :, :room]))
             return
@@ -113,7 +113,7 @@ def windows_of(conv: Node) -> WindowedConv | None:
     weight, win = query.constant_input(conv, 1), window(conv)
     if weight is None or win is None or win.kernel is None:
         return None
-    if math.prod(win.kernel) > HESSIAN.largest_kernel or _is_mean(weight):
+    if math.prod(win.kernel) > settings.HESSIAN_LARGEST_KERNEL or _is_mean(weight):
         return None
     # Zeros between groups stay zeros.
     group = diagonal_groups(weight) if win.group == 1 else win.group
@@ -148,7 +148,7 @@ class HessianReader:
     def __init__(self, layers: Sequence[WindowedConv], samples: int) -> None:
         self.hessians = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
         self.tensors = {layer.tensor for layer in layers}
-        self._samples = min(HESSIAN.samples, samples)
+        self._samples = min(settings.HESSIAN_SAMPLES, samples)
         counts = [_window_count(layer, self._samples) for layer in layers]
         intervals = map(_position_intervals, layers, counts)
         self._layers = list(zip(layers, counts, intervals, strict=True))
@@ -160,7 +160,7 @@ class HessianReader:
             (self.hessians[layer.name], _windows(layer, arrays[layer.tensor], count, intervals))
             for layer, count, intervals in layers
         ]
-        held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
+        held_out = number % settings.HESSIAN_HELD_OUT_EVERY == settings.HESSIAN_HELD_OUT_EVERY - 1
 
         def add() -> None:
             for hessian, windows in parts:
@@ -185,8 +185,8 @@ def _windows(layer: WindowedConv, values: Floats, count: int, intervals: Sequenc
 
 
 def _window_count(layer: WindowedConv, sample_count: int) -> int:
-    total = max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest_windows)
-    return ceil_div(min(total, HESSIAN.most_windows), sample_count)
+    total = max(settings.HESSIAN_WINDOWS_PER_WEIGHT * layer.length, settings.HESSIAN_FEWEST_WINDOWS)
+    return ceil_div(min(total, settings.HESSIAN_MOST_WINDOWS), sample_count)
 
 
 def _position_intervals(layer: WindowedConv, count: int) -> tuple[int, ...]:

@@ -24,12 +24,12 @@ from npuconv.legalize.source_scales import match_groups
 from npuconv.model import Node, Tensor, query
 from npuconv.partition.crossings import readers
 from npuconv.partition.placement import CUTS
+from npuconv.quantize import settings
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity
-from npuconv.quantize.settings import HOST_PADDING
 from npuconv.quantize.state import QuantState
 from npuconv.records import replace
 
@@ -45,7 +45,7 @@ def prepare_host(graph: LegalModel, calibration: Calibration) -> tuple[LegalMode
     if "host-padding" in graph.options.without:
         return graph, calibration
     statistics = dict(calibration.statistics)
-    graph, _ = _pad(graph, _choose_inputs(graph, statistics))
+    graph = _pad(graph, _choose_inputs(graph, statistics))
     for node in graph.model.nodes("Pad"):
         source, padded = node.inputs[0].name, node.outputs[0].name
         if source in statistics and padded not in statistics:
@@ -59,19 +59,10 @@ def nonzero_pads(conv: Node) -> tuple[int, ...]:
     return amounts if any(amounts) else ()
 
 
-def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[LegalModel, list[Node]]:
-    """Let the host pad the inputs of these convolutions.
-
-    Returns:
-        The graph with pads, and the padded convolutions, whose zero point may now be any integer.
-    """
-    padded_convs = [conv for convs in tensors.values() for conv in convs]
-    names = {conv.inputs[0].name for conv in padded_convs}
-    if names:
-        graph, _ = graph.rewritten(pad_on_host, tensors=names)
-    layers = {conv.name: conv for conv in graph.plan.convolutions}
-    padded_layers = [layers[conv.name] for conv in padded_convs]
-    return graph, [layer for layer in padded_layers if not nonzero_pads(layer)]
+def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> LegalModel:
+    """Let the host pad the inputs of these convolutions."""
+    names = {conv.inputs[0].name for convs in tensors.values() for conv in convs}
+    return graph.rewritten(pad_on_host, tensors=names)[0] if names else graph
 
 
 def _choose_inputs(
@@ -101,11 +92,11 @@ def _choose_inputs(
             continue  # padding is the number 0 with any zero point
         if has_one_zero:
             lows, highs = lows.min(keepdims=True), highs.max(keepdims=True)
-        gains = gain(lows, highs) >= HOST_PADDING.gain_db or not off_centre.isdisjoint(
+        gains = gain(lows, highs) >= settings.PADDING_GAIN_DB or not off_centre.isdisjoint(
             (name, source)
         )
         shape = query.shape(graph.plan.uncut(convs[0].inputs[0])) or ()
-        if gains and growth(shape, nonzero_pads(convs[0])) <= HOST_PADDING.largest_growth:
+        if gains and growth(shape, nonzero_pads(convs[0])) <= settings.PADDING_LARGEST_GROWTH:
             tensors[name] = convs
     return tensors
 
@@ -212,11 +203,10 @@ def pad_between_layers(
     if "host-padding" not in graph.options.without:
         names = _choose_crossings(graph, calibration, state, sensitivity)
     candidates = padded_tensors(graph, internal=True) if names else {}
-    graph, freed = _pad(graph, {name: candidates[name] for name in sorted(names)})
-    if not freed:
+    graph = _pad(graph, {name: candidates[name] for name in names})
+    groups = [g for g in graph.plan.groups if not state.encodings.keys() >= {*g.tensors}]
+    if not groups:
         return graph, state, sensitivity
-    padded = {conv.inputs[0].name for conv in freed}
-    groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
     new = choose_encodings(graph, calibration, groups, state.shares)
     layers = {c.name for c in graph.plan.convolutions if c.inputs[0].name in new.encodings}
     state = round_weights(graph, calibration.hessians, state.with_ranges(new), layers)
@@ -241,10 +231,10 @@ def _choose_crossings(
     powers = errors.activations
     total = max(sum(powers.values()), 1e-30)
     shares = {name: powers.get(name, 0.0) / total for name in names}
-    shares = {n: share for n, share in shares.items() if share >= HOST_PADDING.smallest_share}
-    remaining = 1 - HOST_PADDING.error_saved * sum(shares.values())
-    enough = -10 * math.log10(remaining) >= HOST_PADDING.output_gain_db
-    is_noisy = total > 10 ** (-HOST_PADDING.sufficient_db / 10)
+    shares = {n: share for n, share in shares.items() if share >= settings.PADDING_SMALLEST_SHARE}
+    remaining = 1 - settings.PADDING_ERROR_SAVED * sum(shares.values())
+    enough = -10 * math.log10(remaining) >= settings.PADDING_OUTPUT_GAIN_DB
+    is_noisy = total > 10 ** (-settings.PADDING_SUFFICIENT_DB / 10)
     return set(shares) if enough and is_noisy else set()
 
 
@@ -258,8 +248,8 @@ def _padding_gains(graph: LegalModel, calibration: Calibration, state: QuantStat
             continue
         factor = growth(dims, nonzero_pads(convs[0]))
         # A Pad of an int8 tensor inserts one integer in all channels: 0, or the lowest.
-        if stats.lows.min() < 0 or factor > HOST_PADDING.largest_growth:
+        if stats.lows.min() < 0 or factor > settings.PADDING_LARGEST_GROWTH:
             continue
-        if gain(stats.lows.astype(float), stats.highs.astype(float)) >= HOST_PADDING.gain_db:
+        if gain(stats.lows.astype(float), stats.highs.astype(float)) >= settings.PADDING_GAIN_DB:
             names.add(name)
     return names

@@ -39,7 +39,7 @@ class Oversampled:
     @property
     def copy_of(self) -> dict[str, str]:
         """Layer of each copy, by name of the copy."""
-        return {name: layer.node for layer in self.repeated for name in layer.conv_names}
+        return {conv.name: layer.node for layer in self.repeated for conv in layer.convs}
 
 
 def oversample(
@@ -50,30 +50,29 @@ def oversample(
         return Oversampled(graph, state)
     originals = {conv.name: conv for conv in graph.plan.convolutions}  # layers before the rewrite
     graph, repeated = graph.rewritten(repeat_convolution, counts=counts)
-    nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)
     for layer in repeated:
         source, result = encodings[layer.source], encodings[layer.output]
-        for copy in layer.copies:
-            encodings[copy.output] = encodings[layer.output if copy.is_conv else layer.result]
-            if copy.is_conv:
-                encodings[nodes[copy.name].inputs[0].name] = source
+        encodings |= {conv.inputs[0].name: source for conv in layer.convs}
+        encodings |= {conv.outputs[0].name: result for conv in layer.convs}
+        activated = encodings[layer.result]
+        encodings |= {node.outputs[0].name: activated for node in layer.activations}
         for shift, offset in zip(layer.shifts, offsets(len(layer.shifts)), strict=True):
             values = offset * source.scales.astype(np.float64)
             dims = [1] * len(shift.shape)
             if len(values) > 1:
                 dims[1 if source.axis is None else source.axis] = len(values)
             shift.values = values.reshape(dims).astype(np.float32)
-        conv, names = originals[layer.node], layer.conv_names
+        conv, count = originals[layer.node], len(layer.convs)
         weight, bias = (query.constant_input(conv, k) for k in (1, 2))
         assert weight is not None, "only layers with constant weights are repeated"
         group = int(query.attribute(conv, "group", 1))
         original = state.weights.get(layer.node)
-        roundings = copies(weight, bias, source, hessians[layer.node], len(names), original)
-        for name, rounded, offset in zip(names, roundings, offsets(len(names)), strict=True):
+        roundings = copies(weight, bias, source, hessians[layer.node], count, original)
+        for copy, rounded, offset in zip(layer.convs, roundings, offsets(count), strict=True):
             if layer.shifts:
                 rounded = with_input_offset(rounded, source, group, offset)
-            weights[name] = with_output_offset(rounded, result, -offset)
+            weights[copy.name] = with_output_offset(rounded, result, -offset)
     return Oversampled(graph, replace(state, encodings=encodings, weights=weights), tuple(repeated))
 
 

@@ -12,6 +12,7 @@ from npuconv.config import Options
 from npuconv.data.calibration_data import CalibrationData
 from npuconv.data.workers import start_work
 from npuconv.legalize.legal import LegalModel
+from npuconv.quantize import settings
 from npuconv.quantize.budget import BudgetResult, spend_budget
 from npuconv.quantize.calibrate import Calibration, calibrate_on, calibration_findings
 from npuconv.quantize.clipping import clip_ranges
@@ -21,7 +22,6 @@ from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import RangeChoice, choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
-from npuconv.quantize.settings import BUDGET, CLIPPING, SENSITIVITY_PROBES
 from npuconv.quantize.split import SplitGraph, split_quantized
 from npuconv.quantize.state import QuantState
 from npuconv.records import dataclass
@@ -91,7 +91,7 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
     budget, oversampled = None, Oversampled(graph, state)
     if legal.options.has_budget:
         with clock.measured("budget"):
-            feeds = data.evaluation(BUDGET.evaluation_samples)
+            feeds = data.evaluation(settings.BUDGET_EVALUATION_SAMPLES)
             budget = spend_budget(graph, state, calibration.hessians, data.used, feeds, clock.step)
             oversampled = budget.oversampled
     if oversampled.repeated:
@@ -109,7 +109,7 @@ def _start_sensitivity(
 ) -> Callable[[], Sensitivity | None]:
     """Start to measure the sensitivity; return a wait for it, as few of the next steps need it."""
     model, points = with_logit_outputs(graph.proto), quant_points(graph, state)
-    return start_work(partial(measure, model, points, data.used, SENSITIVITY_PROBES))
+    return start_work(partial(measure, model, points, data.used, settings.SENSITIVITY_PROBES))
 
 
 def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> dict[str, float]:
@@ -123,7 +123,7 @@ def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> 
     return {
         "calibrate": samples,
         "choose ranges": 6,
-        "clip ranges": 10 * CLIPPING.probes if clips else 0,
+        "clip ranges": 10 * settings.CLIPPING_PROBES if clips else 0,
         "round weights": 10,
         "budget": 60 if options.has_budget else 0,
         "quantize": 2,

@@ -20,10 +20,9 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source_scales import match_groups
 from npuconv.partition.channels import Channels
 from npuconv.partition.placement import Group
-from npuconv.quantize import imported_scales
+from npuconv.quantize import imported_scales, settings
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.scale_constraints import ConstraintBuilder, ScaleConstraints
-from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
 from npuconv.records import replace
 
@@ -161,17 +160,17 @@ def _limits(constraints: ScaleConstraints, method: str) -> tuple[Doubles, Double
     """
     lows, highs = np.minimum(constraints.lows, 0), np.maximum(constraints.highs, 0)
     if method == "mse":
-        return _least_squares(constraints, lows, highs, RANGES.shrinks)
+        return _least_squares(constraints, lows, highs, settings.RANGE_SHRINKS)
     if method == "minmax" and constraints.is_host_made:
         # Pixels of -1..1 are half a step from every integer, which loses more than wider steps do.
-        return _least_squares(constraints, lows, highs, RANGES.widenings)
+        return _least_squares(constraints, lows, highs, settings.RANGE_WIDENINGS)
     if method == "minmax":
         return lows, highs
     counts, width = _histogram(constraints, lows, highs)
     if not counts.any():
         return lows, highs
     if method == "percentile":
-        share = percentile_limit(counts, width, RANGES.percentile)
+        share = percentile_limit(counts, width, settings.RANGE_PERCENTILE)
     else:
         share = entropy_limit(counts, width)
     return lows * min(share, 1.0), highs * min(share, 1.0)
@@ -187,8 +186,8 @@ def _histogram(
     largest = np.maximum(highs, -lows)
     live = largest > 0
     shares = np.abs(constraints.values[live]) / largest[live, None]
-    counts, _ = np.histogram(shares[shares > 0], RANGES.bins, (0.0, 1.0))
-    return counts.astype(np.int64), 1 / RANGES.bins
+    counts, _ = np.histogram(shares[shares > 0], settings.RANGE_BINS, (0.0, 1.0))
+    return counts.astype(np.int64), 1 / settings.RANGE_BINS
 
 
 def _least_squares(

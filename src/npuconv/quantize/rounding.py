@@ -18,10 +18,10 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import Node, query
 from npuconv.model.conv import block_diagonal, diagonal_blocks
 from npuconv.model.store import Store
+from npuconv.quantize import settings
 from npuconv.quantize.gptq import Factor, damping, factorize, gptq_with_best_steps
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.imported_scales import import_weights
-from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import QuantState
 from npuconv.records import dataclass, replace
 from npuconv.timings import Step
@@ -141,7 +141,7 @@ def solve(
         change = float(np.sum(lost * (2 * errors.sum(axis=2) + count * lost)))
         for corrected in (False,) if "bias-correction" in without else (False, True):
             error = power + change if corrected else power
-            if error < lowest * ROUNDING.error_left:
+            if error < lowest * settings.ROUNDING_ERROR_LEFT:
                 best, lowest = (scales, steps, lost if corrected else 0 * lost), error
                 label = f"{name}{', bias corrected' if corrected else ''}"
     if best is None or label == "nearest":
@@ -163,7 +163,7 @@ def _solve_by_rows(
     without: Collection[str],
 ) -> tuple[RoundedWeights | None, str]:
     """Solve a large layer of one group, some of its output channels at a time."""
-    step = max(1, ROUNDING.weights_at_once // max(1, weight[0].size))
+    step = max(1, settings.ROUNDING_WEIGHTS_AT_ONCE // max(1, weight[0].size))
     factors = _factorize(_make_problem(weight[:1], source, hessian))
     parts, labels = [], []
     for start in range(0, len(weight), step):

@@ -28,7 +28,7 @@ from npuconv.ops.tables import SOURCE, TableStep, evaluate
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import CUTTING, softmax_behind
 from npuconv.partition.placement import Group, Plan
-from npuconv.quantize.settings import MARGIN, RANGES
+from npuconv.quantize import settings
 from npuconv.records import dataclass
 
 Doubles = NDArray[np.float64]
@@ -186,13 +186,13 @@ def _values(members: list[Members], count: int) -> NDArray[np.float32]:
         values, channels, _ = members[0]
         if values.size:
             length = values.shape[1]
-            return values[channels][:, _places(length, min(length, RANGES.values))]
+            return values[channels][:, _places(length, min(length, settings.RANGE_VALUES))]
     parts: list[list[NDArray[np.float32]]] = [[] for _ in range(count)]
     for values, channels, places in members:
         for channel, place in zip(channels.tolist(), places.tolist(), strict=True):
             parts[place].append(values[channel])
     rows = [np.concatenate(row) if row else np.zeros(0, np.float32) for row in parts]
-    width = max(1, min(max(map(len, rows)), RANGES.values))
+    width = max(1, min(max(map(len, rows)), settings.RANGE_VALUES))
     result = np.zeros((count, width), np.float32)
     for place, row in enumerate(rows):
         if len(row):
@@ -230,17 +230,17 @@ def with_margin(
     low, high, second_low, second_high = (end.astype(np.float64) for end in extremes)
     middle = (low + high) / 2 if summed else np.zeros(stats.channels)
     lows, highs = middle - low, high - middle
-    if tails and stats.samples >= MARGIN.samples_for_tails:
+    if tails and stats.samples >= settings.MARGIN_SAMPLES_FOR_TAILS:
         lows *= _tail_ratio(lows, middle - second_low)
         highs *= _tail_ratio(highs, second_high - middle)
     weight = weight_of_family(stats)
     if summed:
-        growth = 1 + MARGIN.sum_growth * np.square(weight)
+        growth = 1 + settings.MARGIN_SUM_GROWTH * np.square(weight)
         lows, highs = lows * growth, highs * growth
-    if weight.max(initial=0.0) < MARGIN.smallest_weight or stats.channels == 1:
+    if weight.max(initial=0.0) < settings.MARGIN_SMALLEST_WEIGHT or stats.channels == 1:
         return middle - lows, middle + highs
     which = np.unique(families or np.zeros(stats.channels), return_inverse=True)[1]
-    floor = MARGIN.silent_share * np.maximum(lows, highs)
+    floor = settings.MARGIN_SILENT_SHARE * np.maximum(lows, highs)
     below, above = _largest_of_family(lows, which), _largest_of_family(highs, which)
     wide = _towards(lows, floor, below, weight), _towards(highs, floor, above, weight)
     return middle - wide[0], middle + wide[1]
@@ -251,7 +251,7 @@ def _tail_ratio(largest: Doubles, second: Doubles) -> float:
     live = (largest > 0) & (second > 0)
     ratios = largest[live] / second[live]
     # The median of numpy imports masked arrays.
-    return min(median(ratios.tolist()), MARGIN.largest_tail_ratio) if live.any() else 1.0
+    return min(median(ratios.tolist()), settings.MARGIN_LARGEST_TAIL_RATIO) if live.any() else 1.0
 
 
 def weight_of_family(stats: Statistics) -> Doubles:
@@ -261,10 +261,10 @@ def weight_of_family(stats: Statistics) -> Doubles:
     """
     active = np.ones(stats.channels)
     if stats.values.size:
-        silent = MARGIN.silent_share * np.maximum(-stats.lows, stats.highs)
+        silent = settings.MARGIN_SILENT_SHARE * np.maximum(-stats.lows, stats.highs)
         active = (np.abs(stats.values) > silent[:, None]).mean(axis=1)
     active_count = stats.count / max(stats.samples, 1) * active
-    weight = 1 / (1 + stats.samples * np.sqrt(active_count) / MARGIN.half_weight_values)
+    weight = 1 / (1 + stats.samples * np.sqrt(active_count) / settings.MARGIN_HALF_WEIGHT_VALUES)
     return np.asarray(weight, np.float64)
 
 
@@ -356,13 +356,14 @@ def within_tables(
     HardSwish is 0 for all numbers below -3. Saturation there loses nothing, and a smaller range
     has a smaller step.
     """
-    values = np.linspace(low, high, RANGES.table_values)
+    values = np.linspace(low, high, settings.RANGE_TABLE_VALUES)
     first, last = len(values) - 1, 0
     for steps in functions:
         outputs = evaluate(steps, values)
         if not np.isfinite(outputs).all():
             return low, high
-        allowed = RANGES.table_share * (max(outputs.max(), 0.0) - min(outputs.min(), 0.0)) / 255
+        reach = max(outputs.max(), 0.0) - min(outputs.min(), 0.0)
+        allowed = settings.RANGE_TABLE_SHARE * reach / 255
         first = min(first, int(np.argmax(np.abs(outputs - outputs[0]) > allowed)) - 1)
         count_of_last = int(np.argmax(np.abs(outputs - outputs[-1])[::-1] > allowed))
         last = max(last, len(outputs) - count_of_last)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.amounts import count as count
 from npuconv.amounts import size as size
+from npuconv.amounts import total as total
 from npuconv.schemas.quality import (
     Accuracy,
     Agreement,
@@ -39,12 +40,6 @@ def verdict_label(report: Report) -> str:
 def unique(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the texts that are not empty, each once, in order."""
     return tuple(dict.fromkeys(text for text in texts if text))
-
-
-def total(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum; ``None`` if any number is unknown."""
-    listed = list(numbers)
-    return None if None in listed else sum(number or 0 for number in listed)
 
 
 def document(source: str) -> str:

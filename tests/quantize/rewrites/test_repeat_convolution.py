@@ -84,7 +84,8 @@ def test_activations_are_repeated_with_their_layer():
     assert ops(model) == [
         "Add", "Add", "Conv", "Conv", "Conv", "Mul", "Relu", "Relu", "Sigmoid", "Sum",
     ]  # fmt: skip
-    assert [is_conv for _, _, is_conv in found.copies] == [True, False, True, False]
+    assert [node.op for node in found.convs] == ["Conv"] * 2
+    assert [node.op for node in found.activations] == ["Relu"] * 2
     mean = next(n for n in model.nodes("Mul"))
     assert mean.outputs[0].name == found.result == "t1"
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.amounts import count
 from npuconv.emit.emission import Emission, set_constant
+from npuconv.emit.lowering.write_bias_channels import largest_bias
 from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, TargetDevice, register_pass
 from npuconv.model import Model, Node, query
@@ -62,10 +63,8 @@ def _encode(
     encodings: tuple[Encoding, Encoding] | None,
 ) -> EncodedLayer:
     """Return the integers of a layer, at scales that the device can multiply by."""
-    from npuconv.arithmetic.bias_channels import largest_bias
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.factors import gemmlowp_layer, shiftable_layer
-    from npuconv.arithmetic.layer import encode_layer
+    from npuconv.arithmetic.layer import encode_layer, gemmlowp_layer, shiftable_layer
 
     bias = query.constant_input(conv, 2) if encodings else None
     channels, rounded = emission.bias_channels.get(conv.name), emission.rounded.get(conv.name)

@@ -19,6 +19,8 @@ from npuconv.model import Model, Node, Tensor, edit, query
 if TYPE_CHECKING:
     from npuconv.legalize.split.builder import BiasChannels
 
+_LARGEST = 127  # largest weight, and largest constant whose zero point is 0
+
 
 @register_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
 def write_bias_channels(model: Model, emission: Emission) -> list[tuple[str, str]]:
@@ -34,8 +36,6 @@ def write_bias_channels(model: Model, emission: Emission) -> list[tuple[str, str
 
 
 def _write(model: Model, conv: Node, channels: BiasChannels) -> None:
-    from npuconv.arithmetic.bias_channels import columns
-
     x, w, bias = [node for node in map(dequantizer, conv.inputs) if node is not None]
     weight, steps = query.constant_input(w, 0), query.constant_input(bias, 0)
     if weight is None or steps is None:
@@ -75,3 +75,33 @@ def _append_with_pad(model: Model, conv: Node, source: Tensor, constants: np.nda
         shape = None if inner is None or dims is None else (dims[0], inner + count, *dims[2:])
         source = edit.insert(model, "Pad", [source, amounts, fill], origin=[conv], shape=shape)
     return source
+
+
+def largest_bias(count: int) -> int:
+    """Return the largest bias that so many constants hold, with room for its own rounding."""
+    return _LARGEST * (_LARGEST * max(count - 1, 1) - (count == 1))
+
+
+def columns(bias: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return constants and weights that make up a bias.
+
+    All but the last of the constants are 127, the last is 1: with two of them every bias up to
+    127 * 127 is exact. A single constant is as small as the largest bias allows, and the other
+    biases are rounded.
+
+    Args:
+        bias: int32 [M], at most ``largest_bias(count)`` each.
+        count: number of constants.
+
+    Returns:
+        int8 constants [count] and int8 weights [M, count].
+    """
+    constants = np.full(count, _LARGEST)
+    largest = int(np.abs(bias).max(initial=1))
+    constants[-1] = 1 if count > 1 else max(-(-largest // _LARGEST), 1)
+    remainder, weights = bias.astype(np.int64), np.zeros((len(bias), count), np.int64)
+    for place, constant in enumerate(constants):
+        steps = np.rint(remainder / float(constant))
+        weights[:, place] = np.clip(steps, -_LARGEST, _LARGEST)
+        remainder = remainder - weights[:, place] * constant
+    return constants.astype(np.int8), weights.astype(np.int8)

@@ -15,7 +15,6 @@ the copies differ in weights and output only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from npuconv.lazy import np
 from npuconv.legalize.registry import Log, Phase, register_pass
@@ -26,14 +25,6 @@ from npuconv.records import dataclass, field
 
 # Shifted inputs and their shifts, by name of the input and number of copies.
 ShiftedInputs = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]
-
-
-class RepeatedNode(NamedTuple):
-    """Copy of a node of a repeated layer."""
-
-    name: str
-    output: str  # name of its output
-    is_conv: bool  # whether it is the convolution, not its activation
 
 
 @dataclass
@@ -47,12 +38,8 @@ class LayerCopies:
     # Constants that are added to the inputs of the copies, of value 0 and of the rank of the input;
     # empty where the device makes the input.
     shifts: list[Tensor] = field(default_factory=list)
-    copies: list[RepeatedNode] = field(default_factory=list)
-
-    @property
-    def conv_names(self) -> list[str]:
-        """Names of the copies of the convolution."""
-        return [copy.name for copy in self.copies if copy.is_conv]
+    convs: list[Node] = field(default_factory=list)  # copies of the convolution
+    activations: list[Node] = field(default_factory=list)  # copies of its activation
 
 
 @register_pass(Phase.OVERSAMPLE)
@@ -125,7 +112,7 @@ def _repeat(
                 copy = edit.add_node(
                     model, node.op, operands, [output], origin=[node], attrs=node.attrs, name=name
                 )
-                layer.copies.append(RepeatedNode(copy.name, output.name, node is conv))
+                (layer.convs if node is conv else layer.activations).append(copy)
                 tensor = output
             results.append(tensor)
         share = np.asarray(1 / count, np.float32)

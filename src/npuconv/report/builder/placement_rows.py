@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from npuconv.amounts import total
 from npuconv.legalize import keep_float
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import RewriteRecord
@@ -13,7 +14,6 @@ from npuconv.partition.costs import cost
 from npuconv.partition.crossings import Subgraph
 from npuconv.records import replace
 from npuconv.report.groups import group_by
-from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
 
@@ -89,7 +89,7 @@ def device_row(
 
 
 def _traffic(ports: tuple[schema.SubgraphTensor, ...]) -> schema.Traffic:
-    return schema.Traffic(tensors=len(ports), bytes=crossings.bytes_of(ports))
+    return schema.Traffic(tensors=len(ports), bytes=total(port.bytes for port in ports))
 
 
 def _kept_float(legal: LegalModel) -> schema.KeptFloat:

@@ -19,12 +19,10 @@ from npuconv.legalize.source_scales import match_groups
 from npuconv.model import query
 from npuconv.partition.crossings import crossings
 from npuconv.partition.placement import Plan
-from npuconv.quantize import imported_scales
+from npuconv.quantize import imported_scales, settings
 from npuconv.quantize.budget import BudgetResult
-from npuconv.quantize.fake_quant import SquaredErrors
 from npuconv.quantize.quantization import Quantization, QuantizedGraph
 from npuconv.quantize.sensitivity import Sensitivity
-from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
 from npuconv.rules.checks.activation_clipped import clipped_share
 from npuconv.schemas import quality
@@ -262,11 +260,11 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
     labels = {conv.name: legal.model.label(conv) for conv in legal.plan.convolutions}
     return quality.Budget(
         min_sqnr_db=legal.options.min_sqnr,
-        max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
+        max_extra_percent=settings.BUDGET_UNBOUNDED_PERCENT if limit is None else limit,
         extra_macs=spent.extra_macs,
         extra_percent=round(percent, 3),
-        before_db=_db(spent.before),
-        simulated_db=_db(spent.after),
+        before_db=rounded(spent.before.sqnr_db, 2),
+        simulated_db=rounded(spent.after.sqnr_db, 2),
         unsaturated=spent.is_before_saturation,
         repeated=tuple(
             quality.RepeatedLayer(
@@ -293,7 +291,7 @@ def padding_report(unpadded: QuantizedGraph, padded: QuantizedGraph) -> quality.
         tensors=tuple(sorted(padded.state.encodings.keys() - unpadded.state.encodings.keys())),
         extra_bytes=extra,
         extra_percent=round(100 * extra / before, 2) if extra and before else None,
-        gain_db=None if gain is None else round(gain, 2),
+        gain_db=rounded(gain, 2),
     )
 
 
@@ -322,7 +320,3 @@ def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None
     )
     remaining_power = float(errors.powers.sum()) - noise
     return round(10 * math.log10(1 + noise / remaining_power), 2) if remaining_power > 0 else None
-
-
-def _db(error: SquaredErrors) -> float | None:
-    return None if error.sqnr_db is None else round(error.sqnr_db, 2)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.quantize.allocation import NoiseTerm, allocate
-from npuconv.quantize.settings import BUDGET
+from npuconv.quantize import settings
+from npuconv.quantize.budget import NoiseTerm, allocate
 
 
 def term(
@@ -82,6 +82,6 @@ def test_never_more_than_the_limit(terms, sizes, limit):
     """The limit holds, four copies are the most, and all of them remove noise."""
     counts = allocate(terms, sizes, limit)
     assert sum(sizes[n] * (times - 1) for n, times in counts.items()) <= limit
-    assert all(1 < times <= BUDGET.most_copies for times in counts.values())
+    assert all(1 < times <= settings.BUDGET_MOST_COPIES for times in counts.values())
     left, before = (sum(t.power * t.share_left(c) for t in terms) for c in (counts, {}))
     assert left < before if counts else left == before

@@ -7,9 +7,8 @@ import pytest
 
 from npuconv.arithmetic.device import float_factors, shifts
 from npuconv.arithmetic.encoding import Encoding
-from npuconv.arithmetic.factors import gemmlowp_layer, shiftable_layer
 from npuconv.arithmetic.gemmlowp import multipliers
-from npuconv.arithmetic.layer import RoundedWeights, encode_layer
+from npuconv.arithmetic.layer import RoundedWeights, encode_layer, gemmlowp_layer, shiftable_layer
 from npuconv.errors import ModelError
 from support.integer_conv import by_float, by_shift
 
