@@ -43,6 +43,35 @@ def test_random_layers(first):
             np.testing.assert_array_equal(found, device(case), str(seed))
 
 
+POWERS = np.int64(1) << np.arange(62)
+NUMBERS = np.concatenate(
+    [POWERS, -POWERS, POWERS - 1, np.random.default_rng(0).integers(-(2**62), 2**62, 500)]
+)
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "wanted"),
+    [
+        ("Clip", (-128, 127), np.clip),
+        ("Clip", (-(2**40), 2**33), np.clip),
+        ("Sign", (), np.sign),
+        ("Add", (NUMBERS[::-1],), np.add),
+        ("Mul", (NUMBERS[::-1],), np.multiply),
+        ("Div", (3 * 2**20,), lambda x, by: np.sign(x) * (np.abs(x) // by)),
+        ("ReduceMax", ([0],), lambda x, _: x.max(keepdims=True)),
+    ],
+)
+def test_whole_numbers_of_the_runtime(op, operands, wanted):
+    """Kernels of int64 are exact up to 2**62; those of onnxruntime 1.31 are not."""
+    arrays = [NUMBERS, *(np.asarray(operand, np.int64) for operand in operands)]
+    types = [helper.make_tensor_value_info(f"x{k}", 7, a.shape) for k, a in enumerate(arrays)]
+    node = helper.make_node(op, [t.name for t in types], ["y"])
+    graph = helper.make_graph([node], op, types, [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    found = Session(model).run({f"x{k}": array for k, array in enumerate(arrays)})["y"]
+    np.testing.assert_array_equal(found, wanted(*arrays))
+
+
 @pytest.mark.parametrize("wide_scales", [False, True])
 def test_gemmlowp(wide_scales):
     """Models that say so are rounded twice, as the reference kernels of TFLite do."""

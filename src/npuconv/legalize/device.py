@@ -117,8 +117,7 @@ class TargetDevice:
     def lasting_objections(self, win: Window) -> list[str]:
         """Return the objections to a considered convolution that no split of it removes."""
         objections = self.objections(win)
-        layer = layer_of_window(win, bias=True) if objections and self.options.fit else None
-        return objections if layer is None else self.planner.objections(layer)
+        return [] if objections and self._fitted(win) is not None else objections
 
     def adds_bias(self, win: Window) -> bool:
         """Return whether the bias of a considered convolution needs an Add, or has no place."""

@@ -23,7 +23,7 @@ def eliminate_cast(model: Model, log: Log, node: Node) -> int:
     source, wider = first.inputs[0], first.outputs[0]
     if not (_becomes(node, source) and _is_wider(wider, source)):
         return 0
-    return eliminate(model, log, node, "Cast and Cast", first=first, modulus=1)
+    return eliminate(model, log, node, "Cast and Cast", first=first)
 
 
 def _becomes(node: Node, tensor: Tensor) -> bool:

@@ -20,9 +20,7 @@ ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channe
 
 
 @register_pass(
-    Phase.LEGALIZE,
-    *ACTIVATIONS,
-    after=("rewrite-conv-transpose-as-conv", "move-layout"),
+    Phase.LEGALIZE, *ACTIVATIONS, after=("rewrite-conv-transpose-as-conv", "move-layout")
 )
 def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if node.op not in device.target.fusible:
@@ -39,15 +37,11 @@ def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) 
         modulus = None if producer.op in ("Reshape", "Slice") else 1
         with log.rewrite(model, [producer, current], before, after, modulus=modulus):
             for index, tensor in enumerate(data_inputs(producer)):
+                inputs, attrs = [tensor, *list(current.inputs)[1:]], dict(current.attrs)
                 activated = edit.insert(
-                    model,
-                    current.op,
-                    [tensor, *list(current.inputs)[1:]],
-                    origin=[current],
-                    shape=query.shape(tensor),
-                    attrs=dict(current.attrs),
-                    name=current.name,
-                )
+                    model, current.op, inputs, origin=[current],
+                    shape=query.shape(tensor), attrs=attrs, name=current.name,
+                )  # fmt: skip
                 producer.inputs[index] = activated
                 waiting.append(activated.inputs[0])
             edit.take_over_outputs(current, producer)

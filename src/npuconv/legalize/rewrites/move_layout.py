@@ -23,14 +23,6 @@ Following = Callable[[Node], Iterable[Node]]
 
 @register_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",), infers=True)
 def move_layout(model: Model, device: TargetDevice, log: Log) -> int:
-    return cancel(model, device, log)
-
-
-def cancel(model: Model, device: TargetDevice, log: Log) -> int:
-    """Remove every Transpose, Squeeze and Unsqueeze that can be undone; return the changes.
-
-    Constants have the real extents, so rewrites are measured at these.
-    """
     total = 0
     while True:
         fired = compose(model, device, log)
@@ -180,6 +172,7 @@ class _Piece:
         before = f"{ops} between {len(around)} {names}"
         after = f"between {self._new_nodes} {names}"
         outputs = [*(n.outputs[0] for n, _ in undoing), *stay]
+        # Constants have the real extents, so the rewrite is measured at these.
         with log.rewrite(
             self.model, unique, before, after, outputs=outputs, modulus=None
         ) as record:

@@ -23,4 +23,4 @@ def remove_nan_guard(model: Model, device: TargetDevice, log: Log, node: Node) -
         return 0
     if lists("Softmax") is None or (lists("IsNaN") and lists("Where")):
         return 0
-    return eliminate(model, log, node, "IsNaN and Where", first=test, modulus=1)
+    return eliminate(model, log, node, "IsNaN and Where", first=test)

@@ -10,13 +10,7 @@ from __future__ import annotations
 
 from npuconv.legalize.registry import Log, Phase, TargetDevice, register_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
-from npuconv.legalize.tools.layout import (
-    HEIGHT,
-    RESHAPES,
-    squeeze,
-    unsqueeze,
-    widened,
-)
+from npuconv.legalize.tools.layout import HEIGHT, RESHAPES, squeeze, unsqueeze, widened
 from npuconv.model import Model, Node, edit, query, window
 
 RANK = 3

@@ -13,14 +13,7 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import BiasChannels, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import (
-    MOST_ADDED,
-    Emit,
-    LayerSplit,
-    Part,
-    Proposal,
-    Rounding,
-)
+from npuconv.legalize.split.proposal import MOST_ADDED, Emit, LayerSplit, Part, Proposal, Rounding
 from npuconv.model import Tensor
 from npuconv.records import replace
 

@@ -38,23 +38,17 @@ def even_pads(layer: Layer, demand: Demand) -> Iterator[Proposal]:
     by_axis = tuple(max(pair) for pair in layer.pads)
     for pads in dict.fromkeys((by_axis, (largest,) * len(by_axis))):
         even = replace(layer, pads=tuple((pad, pad) for pad in pads))
-        added = [b[0] - a[0] for a, b in zip(layer.pads, even.pads, strict=True)]
-        strides = zip(added, layer.strides, strict=True)
+        rows = zip(pads, layer.pads, layer.strides, strict=True)
+        starts = [divmod(pad - begin, stride) for pad, (begin, _), stride in rows]
         can_cut = layer.sized or set(layer.strides) == {1}
-        can_cut = can_cut and not any(more % stride for more, stride in strides)
+        can_cut = can_cut and not any(remainder for _, remainder in starts)
         if even == layer or demand.breaks(even, limits.PADS) or not can_cut:
             continue
+        bounds = list[Bound]()
+        for axis, (start, _) in enumerate(starts):
+            cells, end = layer.cells(axis), layer.pads[axis][1]
+            stop = (end - pads[axis]) or TO_THE_END if cells is None else start + cells
+            bounds.append((axis + 2, start, stop, 1))
         moved = elements(even.output) + elements(layer.output)
         text = f"pads {times(pads)}, then a Slice"
-        yield Proposal(text, (Part(even),), moved=moved, bounds=_bounds(layer, even))
-
-
-def _bounds(layer: Layer, even: Layer) -> list[Bound]:
-    """Return the bounds of the result of a layer in the result with even pads."""
-    bounds = []
-    for axis in layer.axes:
-        (begin, end), (more, last) = layer.pads[axis], even.pads[axis]
-        start, cells = (more - begin) // layer.strides[axis], layer.cells(axis)
-        stop = (end - last) or TO_THE_END if cells is None else start + cells
-        bounds.append((axis + 2, start, stop, 1))
-    return bounds
+        yield Proposal(text, (Part(even),), moved=moved, bounds=bounds)

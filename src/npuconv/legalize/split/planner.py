@@ -230,13 +230,6 @@ class Planner:
             self._exact[layer] = plan
         return self._exact[layer]
 
-    def objections(self, layer: Layer) -> list[str]:
-        """Return the faults of a layer without a plan; an empty list if a plan exists."""
-        if self.demand is None:
-            return [f"target {self.target.name} does not list Conv"]
-        objections = self.demand.objections(layer)
-        return objections if objections and self.plan(layer)[0] is None else []
-
     def _search(self, layer: Layer, *, exact: bool = False) -> tuple[SplitPlan | None, Search]:
         search, demand = Search(), self.demand_on(layer.op)
         if demand is None:

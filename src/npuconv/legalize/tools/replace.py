@@ -12,18 +12,8 @@ from npuconv.model import Model, Node, Tensor, edit, nhwc, query
 _CLIP_WITH_INPUTS = 11  # first opset in which the bounds of a Clip are inputs
 
 
-def eliminate(
-    model: Model,
-    log: Log,
-    node: Node,
-    before: str,
-    *,
-    first: Node | None = None,
-    modulus: int | None = None,
-) -> int:
+def eliminate(model: Model, log: Log, node: Node, before: str, *, first: Node | None = None) -> int:
     """Remove a node without effect, measured; with ``first``, both nodes together.
-
-    For ``modulus`` see ``Log.rewrite``; a Reshape holds for its own extents only.
 
     Returns:
         1, or 0 where it cannot go because it copies an input or constant to an output.
@@ -34,6 +24,7 @@ def eliminate(
         return log.refuse(
             model, node, "it copies an input or a shared tensor to an output of the model"
         )
+    modulus = None if first is None else 1
     with log.rewrite(model, nodes, before, "nothing", outputs=outputs, modulus=modulus) as record:
         if record.old is not None:
             record.new = identity(record.old, source.name)
