@@ -49,7 +49,7 @@ def prepare_host(graph: LegalModel, calibration: Calibration) -> tuple[LegalMode
     for node in graph.model.nodes("Pad"):
         source, padded = node.inputs[0].name, node.outputs[0].name
         if source in statistics and padded not in statistics:
-            statistics[padded] = replace(statistics[source], name=padded)
+            statistics[padded] = statistics[source]
     return graph, replace(calibration, statistics=statistics)
 
 
