@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def count(number: int, noun: str) -> str:
@@ -18,9 +18,12 @@ def total(numbers: Iterable[int | None]) -> int | None:
 
 def size(number: int | None) -> str:
     """Return a number of bytes with its unit: ``4.6 KiB``."""
-    if number is None:
-        return "unknown"
-    value, units = float(number), [" B", " KiB", " MiB", " GiB"]
-    while value >= 1023.95 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{number} B" if units[0] == " B" else f"{value:.1f}{units[0]}"
+    return "unknown" if number is None else in_units(number, 1024, (" B", " KiB", " MiB", " GiB"))
+
+
+def in_units(number: int, step: int, units: Sequence[str]) -> str:
+    """Return a number in the first unit in which it is below ``step``, else in the last."""
+    value, power = float(number), 0
+    while value >= step - 0.05 and power < len(units) - 1:
+        value, power = value / step, power + 1
+    return f"{value:.1f}{units[power]}" if power else f"{number}{units[0]}"

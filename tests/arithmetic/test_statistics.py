@@ -22,7 +22,7 @@ def accumulate(arrays, axis=1):
     total = Accumulator(len(observations[0].lows))
     for observation in observations:
         total.add(observation)
-    return total.statistics("t", axis)
+    return total.statistics(axis)
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,15 @@ def test_memory_by_other_names(cli, model, monkeypatch, text):
     assert (done.code, "--max-memory" in done.error) == (2, True)
 
 
-def test_causes():
-    """The message names the limit."""
-    assert "--max-memory" in guard.cause(MemoryError())
-    assert guard.cause(guard.TimeIsUpError("late")) == "late"
+def test_the_end_of_the_time(cli, model, monkeypatch):
+    """No handler goes on after it: the command ends with its message."""
+
+    def late(*_arguments, **_options):
+        raise guard.TimeIsUpError("took more than it may")
+
+    monkeypatch.setattr("npuconv.convert_model.convert_with", late)
+    done = cli("convert", model)
+    assert (done.code, "took more than it may" in done.error) == (2, True)
 
 
 def test_memory_is_given_back(cli, folder):

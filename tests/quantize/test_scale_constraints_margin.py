@@ -14,7 +14,7 @@ def seen(lows: list[float], highs: list[float], samples: int = 8, each: int = 16
     """Statistics of a tensor with ``each`` values of a channel in every sample."""
     low, high = np.float32(lows), np.float32(highs)
     return Statistics(
-        name="t", axis=1, lows=low, highs=high,
+        axis=1, lows=low, highs=high,
         values=np.stack([low, high], axis=1), samples=samples, count=samples * each,
         second_lows=low, second_highs=high,
     )  # fmt: skip

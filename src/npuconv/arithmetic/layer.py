@@ -12,13 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import shiftable_scales
-from npuconv.arithmetic.encoding import (
-    SMALLEST_SCALE,
-    Encoding,
-    finite,
-    quantize,
-    weight_scales,
-)
+from npuconv.arithmetic.encoding import SMALLEST_SCALE, Encoding, finite, quantize, weight_scales
 from npuconv.errors import ModelError
 from npuconv.records import dataclass, replace
 
@@ -66,18 +60,21 @@ def per_weight(values: ArrayLike, shape: tuple[int, ...], group: int) -> Doubles
     return np.repeat(rows, shape[0] // group, axis=0).reshape(*shape[:2], *[1] * (len(shape) - 2))
 
 
+def input_ratios(source: Encoding, shape: tuple[int, ...], group: int) -> Doubles:
+    """Return the scales of the input over its nominal scale, in the layout of weights."""
+    return per_weight(source.scales.astype(np.float64) / float(source.nominal), shape, group)
+
+
 def folded(weight: ArrayLike, source: Encoding, group: int) -> Floats:
     """Return weights for the integers of the input, divided by its nominal scale."""
     values = np.asarray(weight, np.float64)
-    ratios = source.scales.astype(np.float64) / float(source.nominal)
-    return np.asarray(values * per_weight(ratios, values.shape, group), np.float32)
+    return np.asarray(values * input_ratios(source, values.shape, group), np.float32)
 
 
 def unfolded(weight: ArrayLike, source: Encoding, group: int) -> Floats:
     """Return the inverse of :func:`folded`."""
     values = np.asarray(weight, np.float64)
-    ratios = source.scales.astype(np.float64) / float(source.nominal)
-    return np.asarray(values / per_weight(ratios, values.shape, group), np.float32)
+    return np.asarray(values / input_ratios(source, values.shape, group), np.float32)
 
 
 def encode_layer(  # noqa: PLR0913 - a layer has that many parts

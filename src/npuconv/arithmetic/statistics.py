@@ -29,7 +29,6 @@ class Statistics:
     each sample is too many, every second sample has some, then every fourth.
     """
 
-    name: str
     axis: int | None  # its channel axis; None: one channel, everything together
     lows: Floats  # float32 [C], exact minimum
     highs: Floats  # float32 [C], exact maximum
@@ -124,13 +123,13 @@ class Accumulator:
         self._values.append(sample.values)
         self.samples, self.count = self.samples + 1, self.count + sample.count
 
-    def statistics(self, name: str, axis: int | None) -> Statistics:
+    def statistics(self, axis: int | None) -> Statistics:
         """Return the statistics of a tensor; channels without values get 0."""
         nothing = np.zeros_like(self.lows)
         lows, highs = (x if self.count else nothing for x in (self.lows, self.highs))
         values = np.concatenate(self._values, axis=1)
         return Statistics(
-            name, axis, lows, highs, values,
+            axis, lows, highs, values,
             self.samples, self.count, self.second_lows, self.second_highs,
         )  # fmt: skip
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "explain": "Explain a rule or a pass: its check, its reason, its fix.",
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
+_NO_MEMORY = "there is not enough memory for it (--max-memory says how much there may be)"
 
 
 @click.group(
@@ -111,10 +112,12 @@ def execute(arguments: list[str]) -> int:
             text, code = f"{error.filename or 'the output'}: {fault}", 2
         except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
             return 0
-        except (guard.TimeIsUpError, Exception) as error:
+        except guard.TimeIsUpError as error:
+            text, code = str(error), 2
+        except Exception as error:
             is_bug = not isinstance(error, NpuconvError) or isinstance(error, InternalError)
-            if isinstance(error, guard.TimeIsUpError) or (is_bug and is_lack_of_memory(error)):
-                text, code = guard.cause(error), 2
+            if is_bug and is_lack_of_memory(error):
+                text, code = _NO_MEMORY, 2
             elif is_bug and os.environ.get("NPUCONV_TRACEBACK"):
                 raise
             elif isinstance(error, NpuconvError):

@@ -44,13 +44,6 @@ def signal_exit_code(error: BaseException) -> int:
     return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
 
 
-def cause(error: BaseException) -> str:
-    """Return the message for a command that exceeded its time or memory."""
-    if isinstance(error, TimeIsUpError):
-        return str(error)
-    return "there is not enough memory for it (--max-memory says how much there may be)"
-
-
 def guarded(command: Command) -> Command:
     """Add ``--max-memory`` and ``--max-seconds`` to a command, and enforce them."""
     command = click.option(

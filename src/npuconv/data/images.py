@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -149,13 +150,10 @@ def _check_header(file: Path, max_pixels: int) -> None:
         CalibrationError: the file is not an image, or has too many pixels.
     """
     check_ordinary(file)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's are not for the user
-            with Image.open(file) as image:
-                pixels = image.width * image.height
-    except (*_UNREADABLE, Image.DecompressionBombError) as error:
-        raise _unreadable(file, error) from None
+    with _explained(file), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's are not for the user
+        with Image.open(file) as image:
+            pixels = image.width * image.height
     if pixels > max_pixels:
         text = f"{file}: has {image.width} x {image.height} pixels, over {max_pixels}"
         raise CalibrationError(text, hint=limits.hint("image_pixels"))
@@ -167,10 +165,8 @@ def _read_image(file: Path, plan: ImagePlan) -> Floats:
     Raises:
         CalibrationError: the file is damaged, or its size does not fit.
     """
-    try:
+    with _explained(file):
         pixels = _decode(file, plan)
-    except (*_UNREADABLE, Image.DecompressionBombError) as error:
-        raise _unreadable(file, error) from None
     _check_size(str(file), pixels.shape[:2], plan)
     values = pixels.astype(np.float32).reshape(*pixels.shape[:2], -1)
     values = (values - plan.mean) / plan.std
@@ -217,15 +213,23 @@ def _scale(image: Image.Image, factor: float, minimum: tuple[int, int]) -> Image
     return image.resize((width, height), Image.Resampling.BILINEAR)
 
 
-def _unreadable(file: Path, error: Exception) -> CalibrationError:
+@contextmanager
+def _explained(file: Path) -> Iterator[None]:
+    """Turn any error of Pillow into a one-line CalibrationError about the file.
+
+    Raises:
+        CalibrationError: the file cannot be read.
+    """
     from PIL import UnidentifiedImageError
 
-    if isinstance(error, Image.DecompressionBombError):
-        cause = "larger than Pillow's limit against decompression bombs"
-    elif isinstance(error, UnidentifiedImageError):
-        cause = "not an image"
-    else:
+    try:
+        yield
+    except (*_UNREADABLE, Image.DecompressionBombError) as error:
         cause = getattr(error, "strerror", None) or str(error)
-    missing = isinstance(error, FileNotFoundError)
-    hint = "" if missing else "remove the file, or save it again as .png or .jpg"
-    return CalibrationError(f"{file}: {cause}", hint=hint)
+        if isinstance(error, Image.DecompressionBombError):
+            cause = "larger than Pillow's limit against decompression bombs"
+        elif isinstance(error, UnidentifiedImageError):
+            cause = "not an image"
+        missing = isinstance(error, FileNotFoundError)
+        hint = "" if missing else "remove the file, or save it again as .png or .jpg"
+        raise CalibrationError(f"{file}: {cause}", hint=hint) from None

@@ -21,7 +21,7 @@ _Std = Annotated[float, Bounded(ge=1e-15, le=1e15)]
 _Side = Annotated[int, Bounded(ge=1, le=_MAX_SIDE)]
 
 
-class _Record(Record):
+class PreparationEntry(Record):
     """The entry of the metadata, as JSON."""
 
     certainty: Literal["given", "inferred", "guessed"]
@@ -57,7 +57,9 @@ def record(keys: Preprocess, certainty: str) -> str:
     pixels = asked_for(keys)
     if pixels is None:
         return ""
-    entry = _Record.from_attributes(keys, certainty=certainty, mean=pixels.mean, std=pixels.std)
+    entry = PreparationEntry.from_attributes(
+        keys, certainty=certainty, mean=pixels.mean, std=pixels.std
+    )
     return json.dumps(entry.plain(), sort_keys=True, separators=(",", ":"))
 
 
@@ -67,7 +69,7 @@ def read(model: onnx.ModelProto, name: str) -> Preparation | None:
     Raises:
         ModelError: the entry of its metadata is damaged.
     """
-    entry = _entry(model, name)
+    entry = read_entry(model, name)
     if entry is None:
         return None
     values = entry.model_dump()
@@ -84,25 +86,20 @@ def read(model: onnx.ModelProto, name: str) -> Preparation | None:
     return Preparation(keys, origin, entry.certainty == "guessed")
 
 
-def _entry(model: onnx.ModelProto, name: str) -> _Record | None:
+def read_entry(model: onnx.ModelProto, name: str) -> PreparationEntry | None:
+    """Return the entry of the metadata of a model; None if it is missing.
+
+    Raises:
+        ModelError: it is damaged.
+    """
     text = metadata_of(model).get(KEY, "")
     if not text:
         return None
     try:
-        return _Record.model_validate_json(text)
+        return PreparationEntry.model_validate_json(text)
     except ValueError:
         excerpt = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
         raise ModelError(
             f"{name}: its metadata says {KEY} = {excerpt!r}, which is no preprocessing",
             hint="somebody has changed it: give --preprocess, or convert the model again",
         ) from None
-
-
-def plain(model: onnx.ModelProto, name: str) -> dict[str, Any] | None:
-    """Return the entry of the metadata as plain values; None if it is missing.
-
-    Raises:
-        ModelError: it is damaged.
-    """
-    entry = _entry(model, name)
-    return None if entry is None else entry.plain()

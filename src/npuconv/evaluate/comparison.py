@@ -192,11 +192,10 @@ class Comparison:
         self._parts = {} if is_large else parts_of(float_model, int8_model)
         self._unsaturated = [] if is_large else before_saturation(float_model, int8_model)
         parts = [name for names in self._parts.values() for name in names]
-        self._inner_names = _unique((*parts, *self._unsaturated))  # tensors of both models
-        self._layer_names = _unique(layer.tensor for layer in self.layers)
-        self._int8_layer_names = _unique(layer.stored for layer in self.layers)
-        float_names = _unique((*self._inner_names, *self._layer_names))
-        int8_names = _unique((*self._inner_names, *self._int8_layer_names))
+        inner = _unique((*self._outputs, *parts, *self._unsaturated))  # tensors of both models
+        float_names = _unique((*inner, *(layer.tensor for layer in self.layers)))
+        int8_names = _unique((*inner, *(layer.stored for layer in self.layers)))
+        self._names = {False: (inner, inner), True: (float_names, int8_names)}  # with layers
         with_outputs = executor.with_outputs if is_large else as_float
         # Several samples run at a time, each on one core.
         observed = executor.with_outputs(float_model, float_names)
@@ -233,10 +232,7 @@ class Comparison:
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
             number, feed = item
-            names = int8_names = _unique((*self._outputs, *self._inner_names))
-            if number in with_layers:
-                names = _unique((*names, *self._layer_names))
-                int8_names = _unique((*int8_names, *self._int8_layer_names))
+            names, int8_names = self._names[number in with_layers]
             reference = self._float_session.run(feed, names, number)
             inputs = quantized(feed, self.scales)
             return reference, self._int8_session.run(inputs, int8_names, number)

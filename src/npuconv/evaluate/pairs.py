@@ -89,28 +89,21 @@ def open_int8(source: str | Path | onnx.ModelProto) -> Opened:
     return Opened(session.proto, name, hashlib.sha256(data).hexdigest(), session)
 
 
-def check_order(before: Opened, after: Opened) -> tuple[str, ...]:
-    """Check that the float model is the first; warn where the second is a float model, too.
+def check_pair(before: Opened, after: Opened) -> tuple[str, ...]:
+    """Check that two models belong together; warn where both are float models.
 
     Raises:
         UsageError: the first is quantized and the second is not.
+        ModelError: their inputs or outputs have other names.
     """
-    if after.is_int8:
-        return ()
-    if before.is_int8:
-        raise UsageError(
-            f"{after.name}: has no int8 node, and {before.name} has: are the two swapped?",
-            hint="give the float model first",
-        )
-    return (f"{after.name} has no int8 node: this compares two float models",)
-
-
-def check_interface(before: Opened, after: Opened) -> None:
-    """Check that both models have inputs and outputs of the same names.
-
-    Raises:
-        ModelError: they have not.
-    """
+    warnings: tuple[str, ...] = ()
+    if not after.is_int8:
+        if before.is_int8:
+            raise UsageError(
+                f"{after.name}: has no int8 node, and {before.name} has: are the two swapped?",
+                hint="give the float model first",
+            )
+        warnings = (f"{after.name} has no int8 node: this compares two float models",)
     pairs = (
         ("inputs", list(before.inputs), list(after.inputs)),
         ("outputs", before.outputs, after.outputs),
@@ -122,6 +115,7 @@ def check_interface(before: Opened, after: Opened) -> None:
                 f"{', '.join(names)}",
                 hint="give the float model that the int8 model was made from",
             )
+    return warnings
 
 
 def choose_samples(

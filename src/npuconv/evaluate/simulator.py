@@ -72,14 +72,13 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
             _write_convolution(graph, node) or _write_pool(graph, node)
         ):
             graph.nodes.append(node)
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
+    names = {name for node in graph.nodes for name in node.output}
+    names.update(tensor.name for tensor in (*model.graph.input, *model.graph.initializer))
+    result = executor.with_outputs(model, [name for name in watched if name in names])
     del result.graph.node[:]
     result.graph.node.extend(graph.nodes)
     result.graph.initializer.extend(graph.added)
-    names = {name for node in graph.nodes for name in node.output}
-    names.update(tensor.name for tensor in (*model.graph.input, *model.graph.initializer))
-    return executor.with_outputs(result, [name for name in watched if name in names])
+    return result
 
 
 def _requantization(words: str) -> Rescaling:

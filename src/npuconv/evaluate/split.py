@@ -83,13 +83,14 @@ def split(
                  for n in p.nodes}  # fmt: skip
         rows, data = _pack(layers, owner, how)
         files.write(folder / WEIGHTS, data)
+        prepared = preparation.read_entry(proto, opened.name)
         manifest = schema.Manifest(
             tool=Tool(version=__version__),
             model=schema.SplitSource(name=opened.name, sha256=opened.sha256),
             target=schema.SplitSource(name=chip.name, sha256=chip.sha256),
             requantize=str(how),
             padding=chip.padding,
-            preprocess=preparation.plain(proto, opened.name),
+            preprocess=None if prepared is None else prepared.plain(),
             inputs=tuple(opened.inputs),
             outputs=tuple(opened.outputs),
             parts=tuple(entries),

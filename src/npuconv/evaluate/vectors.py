@@ -178,8 +178,7 @@ def _write_layer(
     scales = {"x_scale": layer.x_scale, "w_scale": layer.w_scale, "y_scale": layer.y_scale}
     zeros = {"x_zero_point": layer.x_zero, "w_zero_point": layer.w_zero}
     zeros["y_zero_point"] = layer.y_zero
-    arrays = {"x": x, "w": layer.weight, "y": y, **scales, **zeros}
-    arrays["factor"] = layer.factors
+    arrays = {"x": x, "w": layer.weight, "y": y, **scales, **zeros, "factor": layer.factors}
     if layer.bias is not None:
         arrays["bias"] = layer.bias
     if how.kind == "shift":
@@ -256,11 +255,8 @@ def simulate(layer: IntegerConv, x: Array, chip: Target) -> Array:
     fill = int(layer.x_zero) if chip.pads_with_zero_point else 0
     first = np.moveaxis(x, -1, 1) if layer.channels_last else x
     padded = np.pad(first, [(0, 0)] * 2 + margins, constant_values=fill)
-    arrays = {
-        "x_scale": layer.x_scale, "x_zero": layer.x_zero, "weight": layer.weight,
-        "w_scale": layer.w_scale, "w_zero": layer.w_zero, "y_scale": layer.y_scale,
-        "y_zero": layer.y_zero,
-    } | ({} if layer.bias is None else {"bias": layer.bias})  # fmt: skip
+    names = ("x_scale", "x_zero", "weight", "w_scale", "w_zero", "y_scale", "y_zero", "bias")
+    arrays = {name: array for name in names if (array := getattr(layer, name)) is not None}
     window: dict[str, Any] = {"strides": layer.strides, "dilations": layer.dilations}
     node = helper.make_node("QLinearConv", ["x", *arrays], ["y"], group=layer.group, **window)
     kinds = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in (padded, layer.y_zero)]

@@ -20,13 +20,7 @@ from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Stats
 from npuconv.evaluate.labels import check_scores, count_right, notes_without_labels, read_labels
 from npuconv.evaluate.matching import LayerPair
-from npuconv.evaluate.pairs import (
-    check_interface,
-    check_order,
-    choose_samples,
-    open_int8,
-    open_model,
-)
+from npuconv.evaluate.pairs import check_pair, choose_samples, open_int8, open_model
 from npuconv.evaluate.vendor import judge, open_tool
 from npuconv.keywords import SampleKeywords
 from npuconv.model.proto import Links, attributes_of
@@ -85,8 +79,7 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
     before, after = open_model(float_model), open_int8(int8_model)
-    warnings = check_order(before, after)
-    check_interface(before, after)
+    warnings = check_pair(before, after)
     tool = open_tool(vendor, vendor_python, after) if vendor is not None else None
     feeds, assumed = choose_samples((before, after), data, settings, samples, classes)
     feeds = replace(feeds, notes=tuple(notes_without_labels(feeds.notes, labels, path)))
@@ -191,10 +184,8 @@ def _layer(layer: LayerPair, stats: Stats, modules: Mapping[str, str]) -> schema
         (float(f"{low:.4g}"), float(f"{high:.4g}")) if low <= high else None
         for low, high in stats.ranges
     ]
-    return schema.VerifiedLayer(
-        name=layer.name,
-        tensor=layer.tensor,
-        note=layer.note,
+    return schema.VerifiedLayer.from_attributes(
+        layer,
         module=modules.get(layer.name.partition(" (")[0], ""),
         float_range=ranges[0],
         int8_range=ranges[1],

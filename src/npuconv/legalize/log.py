@@ -79,6 +79,7 @@ class Log:
         modulus: int | None = 1,
         exact: Iterable[int] = (),
         measure: bool = True,
+        unmeasured: str = "",
     ) -> Iterator[RewriteRecord]:
         """Bracket one rewrite, so that it is logged and measured.
 
@@ -94,6 +95,7 @@ class Log:
                 real extent only.
             exact: axes of the inputs that keep their real extents in spite of ``modulus``.
             measure: False where there is nothing to compare (names, types).
+            unmeasured: reason why the nodes cannot be run.
         """
         record = RewriteRecord(
             self.pass_name, model.origin(*nodes), before, after,
@@ -101,7 +103,9 @@ class Log:
         )  # fmt: skip
         producers = {id(n) for node in nodes for tensor in node.inputs for n in tensor.inputs}
         producers -= set(map(id, nodes))
-        if not measure:
+        if unmeasured:
+            record.note, measure = unmeasured, False
+        elif not measure:
             record.reference = "nothing to compare"
         results = list(outputs) if outputs is not None else _region.results(model, nodes)
         if self.measures and measure:

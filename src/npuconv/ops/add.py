@@ -6,14 +6,7 @@ import numpy as np
 
 from npuconv.arithmetic.rescaling import INT8_VALUES, ratio
 from npuconv.model import Node
-from npuconv.ops.operator import (
-    Arguments,
-    Kernel,
-    W,
-    always,
-    register,
-    values_of,
-)
+from npuconv.ops.operator import Arguments, Kernel, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 from npuconv.tflite.elementwise import binary
 
@@ -85,9 +78,4 @@ register(
     tflite_kernel=_tflite_kernel(-1),
     to_tflite=binary("SUB", "SubOptions"),
 )
-register(
-    "Sum",
-    data=None,
-    adjoint=_adjoint,
-    to_tflite=binary("ADD", "AddOptions"),
-)
+register("Sum", data=None, adjoint=_adjoint, to_tflite=binary("ADD", "AddOptions"))

@@ -24,11 +24,7 @@ register(
     adjoint=pass_selected,
     to_tflite=binary("MINIMUM", "MaximumMinimumOptions"),
 )
-register(
-    "Where",
-    data=(1, 2),
-    to_tflite=binary("SELECT_V2", "SelectV2Options"),
-)
+register("Where", data=(1, 2), to_tflite=binary("SELECT_V2", "SelectV2Options"))
 register("Not", to_tflite=unary("LOGICAL_NOT", "LogicalNotOptions"))
 for name, code, options in (
     ("Equal", "EQUAL", "EqualOptions"),

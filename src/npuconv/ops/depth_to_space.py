@@ -36,7 +36,7 @@ def _from_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     size, (n, c, h, w) = visit.attributes["blocksize"], visit.shape()
     apart = tape.reshape(visit.dy, (n, c // size**2, h, size, w, size))
-    channels_first = visit.attributes.get("mode", b"DCR") == b"CRD"
+    channels_first = visit.attributes.get("mode", "DCR") == "CRD"
     perm = [0, 1, 3, 5, 2, 4] if channels_first else [0, 3, 5, 1, 2, 4]
     return {0: tape.reshape(tape.add("Transpose", apart, perm=perm), visit.shape())}
 
@@ -66,16 +66,5 @@ def _space_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("SPACE_TO_DEPTH", [source], [output], "SpaceToDepthOptions", BlockSize=block)
 
 
-register(
-    "DepthToSpace",
-    passes=always,
-    follow=_from_depth,
-    adjoint=_adjoint,
-    to_tflite=_to_tflite,
-)
-register(
-    "SpaceToDepth",
-    passes=always,
-    follow=_to_depth,
-    to_tflite=_space_to_tflite,
-)
+register("DepthToSpace", passes=always, follow=_from_depth, adjoint=_adjoint, to_tflite=_to_tflite)
+register("SpaceToDepth", passes=always, follow=_to_depth, to_tflite=_space_to_tflite)

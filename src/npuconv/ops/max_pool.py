@@ -72,10 +72,4 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("MAX_POOL_2D", [source], [output], "Pool2DOptions", **options)
 
 
-register(
-    "MaxPool",
-    passes=_passes,
-    follow=_follow,
-    adjoint=_adjoint,
-    to_tflite=_to_tflite,
-)
+register("MaxPool", passes=_passes, follow=_follow, adjoint=_adjoint, to_tflite=_to_tflite)

@@ -43,7 +43,7 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     pads, shape = tape.value(visit.inputs[1]), visit.shape()
-    mirrored = visit.attributes.get("mode", b"constant") != b"constant"
+    mirrored = visit.attributes.get("mode", "constant") != "constant"
     if pads is None or pads.size != 2 * len(shape) or pads.min() < 0 or mirrored:
         return {}
     spans = {k: (int(p), int(p) + n) for k, (p, n) in enumerate(zip(pads, shape, strict=False))}
@@ -77,11 +77,4 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     pad(draft, source, output, amounts, None if fill.item() == zero else fill)
 
 
-register(
-    "Pad",
-    bounds=(2,),
-    passes=_passes,
-    follow=_follow,
-    adjoint=_adjoint,
-    to_tflite=_to_tflite,
-)
+register("Pad", bounds=(2,), passes=_passes, follow=_follow, adjoint=_adjoint, to_tflite=_to_tflite)

@@ -53,10 +53,4 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
         start = stop
 
 
-register(
-    "Split",
-    passes=always,
-    follow=_follow,
-    adjoint=_adjoint,
-    to_tflite=_to_tflite,
-)
+register("Split", passes=always, follow=_follow, adjoint=_adjoint, to_tflite=_to_tflite)

@@ -9,7 +9,6 @@ adjoint returns gradients by the index of the input; none if they do not follow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv.model import store
+from npuconv.model.proto import attributes_of
 
 OLDEST_OPSET = 13  # first opset whose ReduceSum takes its axes as an input
 _REDUCE_AXES_AS_INPUT = 18  # opset, for ReduceMean and ReduceMax
@@ -84,13 +84,8 @@ class Visit:
 
     def __init__(self, tape: Tape, node: onnx.NodeProto, gradients: Sequence[str]) -> None:
         self.node, self.gradients, self._tape = node, gradients, tape
-        self.op, self.inputs = node.op_type, list(node.input)
+        self.op, self.inputs, self.attributes = node.op_type, list(node.input), attributes_of(node)
         self.x, self.y, self.dy = node.input[0], node.output[0], gradients[0]
-
-    @cached_property
-    def attributes(self) -> dict[str, Any]:
-        """Attributes by name."""
-        return {a.name: helper.get_attribute_value(a) for a in self.node.attribute}
 
     def shape(self, index: int = 0) -> Shape:
         """Return the shape of an input."""
@@ -143,26 +138,6 @@ def sliced(tape: Tape, source: str, spans: Mapping[int, tuple[int, int]]) -> str
 def pass_reshaped(tape: Tape, visit: Visit) -> Gradients:
     """Pass the gradient of values that stay in their order."""
     return {0: tape.reshape(visit.dy, visit.shape())}
-
-
-def pass_standardized(tape: Tape, visit: Visit, axes: Sequence[int], gradient: str) -> str:
-    """Pass the gradient of values less their mean, over their deviation along axes.
-
-    ``(g - mean(g) - n mean(g n)) / deviation`` with n the standardized input.
-    """
-
-    def mean(name: str) -> str:
-        return tape.reduce("ReduceMean", name, axes, keepdims=True)
-
-    centred = tape.add("Sub", visit.x, mean(visit.x))
-    variance = mean(tape.add("Mul", centred, centred))
-    epsilon = tape.constant(visit.attributes.get("epsilon", 1e-5))
-    deviation = tape.add("Sqrt", tape.add("Add", variance, epsilon))
-    normal = tape.add("Div", centred, deviation)
-    projection = mean(tape.add("Mul", gradient, normal))
-    less = tape.add("Sub", gradient, mean(gradient))
-    projected = tape.add("Sub", less, tape.add("Mul", normal, projection))
-    return tape.add("Div", projected, deviation)
 
 
 def pointwise(slope: Callable[[Tape, Visit], str]) -> Adjoint:

@@ -163,11 +163,7 @@ def nodes_on_device(  # noqa: PLR0913 - a placement depends on that much
 
 
 def _add_crossings(
-    model: Model,
-    cut: Cut,
-    places: dict[int, int],
-    moves: Iterable[tuple[int, int]],
-    target: Target,
+    model: Model, cut: Cut, places: dict[int, int], moves: Iterable[tuple[int, int]], target: Target
 ) -> None:
     """Add the price of every tensor that crosses, once for each direction."""
     nodes = model.nodes()

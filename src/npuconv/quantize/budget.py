@@ -111,9 +111,7 @@ def spend_budget(
 
 
 def _terms(
-    graph: LegalModel,
-    points: Sequence[QuantPoint],
-    errors: sensitivity.Sensitivity,
+    graph: LegalModel, points: Sequence[QuantPoint], errors: sensitivity.Sensitivity
 ) -> list[NoiseTerm]:
     """Return the error of every rounding, with the layers that reduce it."""
     tensors = {t.name: t for node in graph.model.nodes() for t in (*node.inputs, *node.outputs)}

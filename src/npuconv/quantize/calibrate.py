@@ -277,4 +277,4 @@ def collect(
         raise CalibrationError(text) from None
     if tensors and not totals:
         raise CalibrationError("there are no samples to calibrate on")
-    return {name: total.statistics(name, tensors[name]) for name, total in totals.items()}
+    return {name: total.statistics(tensors[name]) for name, total in totals.items()}

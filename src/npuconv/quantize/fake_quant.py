@@ -282,9 +282,7 @@ def with_logit_outputs(
 
 
 def leaves(
-    name: str,
-    makers: Mapping[str, onnx.NodeProto],
-    through: Mapping[str, int | None] = _MOVING,
+    name: str, makers: Mapping[str, onnx.NodeProto], through: Mapping[str, int | None] = _MOVING
 ) -> Iterator[str]:
     """Yield the tensors whose values an output contains, each once, in their order.
 

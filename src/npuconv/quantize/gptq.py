@@ -124,6 +124,7 @@ def gptq_with_best_steps(
     Returns:
         Scales [G,M], and integers -127..127, float32 [G,M,K].
     """
+    groups, outputs, _ = weight.shape
     scales, integers = smallest, np.zeros(weight.shape, np.float32)
     lowest = np.full(smallest.shape, np.inf)
     sizes = np.asarray(settings.ROUNDING_STEPS)
@@ -132,8 +133,17 @@ def gptq_with_best_steps(
     # The number of sizes at a time bounds the working memory.
     count = max(1, settings.ROUNDING_WEIGHTS_AT_ONCE // max(weight.size, 1))
     for start in range(0, len(sizes), count):
-        candidates = smallest[None] * sizes[start : start + count, None, None]
-        rounded, errors = _gptq_with(weight, candidates, blocks, factors)
+        candidates = smallest[None] * sizes[start : start + count, None, None]  # [F,G,M]
+        tries = len(candidates)
+        step_sizes = candidates.transpose(1, 0, 2).reshape(groups, -1)  # F times M outputs
+        parts = [
+            gptq(np.tile(weight[:, :, block], (1, tries, 1)), step_sizes, factor)
+            for block, factor in zip(blocks, factors, strict=True)
+        ]
+        rounded = np.concatenate([steps for steps, _ in parts], axis=2)
+        rounded = rounded.reshape(groups, tries, outputs, -1).transpose(1, 0, 2, 3)
+        errors = np.sum([squares for _, squares in parts], axis=0)
+        errors = errors.reshape(groups, tries, outputs).transpose(1, 0, 2)
         best = errors.argmin(axis=0)[None]
         wins = np.take_along_axis(errors, best, axis=0)[0] < lowest
         scales = np.where(wins, np.take_along_axis(candidates, best, axis=0)[0], scales)
@@ -141,21 +151,3 @@ def gptq_with_best_steps(
         integers = np.where(wins[..., None], best_integers, integers)
         lowest = np.minimum(errors.min(axis=0), lowest)
     return scales, integers
-
-
-def _gptq_with(
-    weight: Doubles, scales: Doubles, blocks: Sequence[slice], factors: Sequence[Factor]
-) -> tuple[Floats, Doubles]:
-    """Return integers [F,G,M,K] and errors [F,G,M] for F step sizes [F,G,M]."""
-    tries, groups, outputs = scales.shape
-    step_sizes = scales.transpose(1, 0, 2).reshape(groups, -1)  # F times M outputs
-    parts = [
-        gptq(np.tile(weight[:, :, block], (1, tries, 1)), step_sizes, factor)
-        for block, factor in zip(blocks, factors, strict=True)
-    ]
-    rounded = np.concatenate([integers for integers, _ in parts], axis=2)
-    errors = np.sum([squares for _, squares in parts], axis=0)
-    return (
-        rounded.reshape(groups, tries, outputs, -1).transpose(1, 0, 2, 3),
-        errors.reshape(groups, tries, outputs).transpose(1, 0, 2),
-    )

@@ -49,7 +49,7 @@ def prepare_host(graph: LegalModel, calibration: Calibration) -> tuple[LegalMode
     for node in graph.model.nodes("Pad"):
         source, padded = node.inputs[0].name, node.outputs[0].name
         if source in statistics and padded not in statistics:
-            statistics[padded] = replace(statistics[source], name=padded)
+            statistics[padded] = statistics[source]
     return graph, replace(calibration, statistics=statistics)
 
 
@@ -126,38 +126,33 @@ def padded_tensors(graph: LegalModel, *, internal: bool) -> dict[str, list[Node]
         padded = [conv for conv in convs if nonzero_pads(conv)]
         if len({nonzero_pads(conv) for conv in padded}) != 1:
             continue
-        if _is_internal(graph, padded[0]) != internal or not _may_pad(graph, padded[0]):
-            continue
-        if _may_cross(graph, padded, convs):
+        source = graph.plan.uncut(padded[0].inputs[0])
+        # The device makes the tensor, and cannot pad it itself.
+        is_internal = _comes_from_device(graph, source) and not _pads_itself(graph, source)
+        may_pad = is_internal == internal and _may_pad(graph, source, internal=internal)
+        if may_pad and _may_cross(graph, source, padded, convs):
             tensors[name] = padded
     return tensors
 
 
-def _may_cross(graph: LegalModel, padded: Sequence[Node], convs: Sequence[Node]) -> bool:
+def _may_cross(
+    graph: LegalModel, source: Tensor, padded: Sequence[Node], convs: Sequence[Node]
+) -> bool:
     """Return whether a tensor may cross for its padded readers, though others need no pads."""
-    if graph.options.pad_on_host in ("auto", "all"):
-        return True
-    source = graph.plan.uncut(padded[0].inputs[0])
-    if _pads_itself(graph, source):
+    if graph.options.pad_on_host in ("auto", "all") or _pads_itself(graph, source):
         return True
     ids, placement = {id(conv) for conv in padded}, graph.plan.placement
     consumers = (*convs, *query.consumers(source))
     return not any(id(n) not in ids and placement.get(id(n)) == "device" for n in consumers)
 
 
-def _may_pad(graph: LegalModel, reader: Node) -> bool:
-    """Return whether the options let the host pad the input of a convolution."""
+def _may_pad(graph: LegalModel, source: Tensor, *, internal: bool) -> bool:
+    """Return whether the options let the host pad a tensor."""
     padding = graph.options.pad_on_host
-    if query.producer(graph.plan.uncut(reader.inputs[0])) is None:
+    if query.producer(source) is None:
         # An int8 input of the model does not pass the host.
         return padding != "never" and graph.options.io != "int8"
-    return padding in (("auto", "all") if _is_internal(graph, reader) else ("auto", "host", "all"))
-
-
-def _is_internal(graph: LegalModel, reader: Node) -> bool:
-    """Return whether the device makes the input of a convolution, and cannot pad it itself."""
-    source = graph.plan.uncut(reader.inputs[0])
-    return _comes_from_device(graph, source) and not _pads_itself(graph, source)
+    return padding in (("auto", "all") if internal else ("auto", "host", "all"))
 
 
 def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:

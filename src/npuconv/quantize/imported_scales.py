@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
-from npuconv.arithmetic.layer import RoundedWeights, per_weight
+from npuconv.arithmetic.layer import RoundedWeights, input_ratios
 from npuconv.model import Model, Node, query
 from npuconv.records import replace
 
@@ -79,24 +79,16 @@ def import_weights(
             notes[conv.name] = result
             continue
         integers, scales, loss = result
-        folded = np.asarray(scales * _ratios(conv, encodings, values.shape), np.float32)
+        source = encodings.get(conv.inputs[0].name)
+        if source is not None and source.axis is not None:  # scales of a depthwise layer's inputs
+            group = int(query.attribute(conv, "group", 1))
+            scales = scales * input_ratios(source, values.shape, group).reshape(-1)
         bias = query.constant_input(conv, 2)
-        real_bias = np.zeros(len(values), np.float32) if bias is None else bias
-        weights[conv.name] = RoundedWeights(integers, folded, np.asarray(real_bias, np.float32))
+        real_bias = np.zeros(len(values)) if bias is None else bias
+        numbers = (np.asarray(array, np.float32) for array in (scales, real_bias))
+        weights[conv.name] = RoundedWeights(integers, *numbers)
         notes[conv.name] = METHOD if not loss else f"{METHOD}, {loss}"
     return weights, notes
-
-
-def _ratios(
-    conv: Node, encodings: Mapping[str, Encoding], shape: tuple[int, ...]
-) -> float | Doubles:
-    """Return the ratios of a depthwise layer's input scales, factors of its weight scales."""
-    source = encodings.get(conv.inputs[0].name)
-    if source is None or source.axis is None:
-        return 1.0
-    ratios = source.scales.astype(np.float64) / float(source.nominal)
-    row_ratios = per_weight(ratios, shape, int(query.attribute(conv, "group", 1)))
-    return row_ratios.reshape(-1)
 
 
 def _integers(

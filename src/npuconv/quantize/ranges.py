@@ -118,11 +118,7 @@ def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
 
 
 def _encode(
-    choice: _Choice,
-    group: Group,
-    constraints: ScaleConstraints,
-    channels: Channels,
-    free_zero: int,
+    choice: _Choice, group: Group, constraints: ScaleConstraints, channels: Channels, free_zero: int
 ) -> Iterator[tuple[str, Encoding]]:
     group_scales, group_zeros = choice
     computed = group_scales[constraints.computed]

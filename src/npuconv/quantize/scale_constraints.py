@@ -62,11 +62,7 @@ class ScaleConstraints:
 class ConstraintBuilder:
     """Builder of the constraints of each group, from the plan and the statistics."""
 
-    def __init__(
-        self,
-        graph: LegalModel,
-        stats: Mapping[str, Statistics],
-    ) -> None:
+    def __init__(self, graph: LegalModel, stats: Mapping[str, Statistics]) -> None:
         plan, self.channels = graph.plan, graph.channels
         self._stats, self._has_margins = stats, "range-margin" not in graph.options.without
         self._stores_zeros, padded = graph.stores_zeros, graph.padded_tensors

@@ -273,10 +273,7 @@ def _channels(shape: Shape) -> int:
 
 
 def backward(
-    tape: Tape,
-    outputs: Sequence[str],
-    tensors: Iterable[str],
-    floats: Collection[str],
+    tape: Tape, outputs: Sequence[str], tensors: Iterable[str], floats: Collection[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Append the gradients of ``sum(seed * end)`` over all ends.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.amounts import count as count
+from npuconv.amounts import in_units
 from npuconv.amounts import size as size
 from npuconv.amounts import total as total
 from npuconv.schemas.quality import (
@@ -74,10 +75,7 @@ def quantity(number: int | None) -> str:
     """Return a number of MACs with its unit: ``1.2 G``."""
     if number is None:
         return "unknown (dynamic shape)"
-    value, units = float(number), ["", " k", " M", " G", " T"]
-    while value >= 999.95 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:.1f}{units[0]}" if units[0] else str(number)
+    return in_units(number, 1000, ("", " k", " M", " G", " T"))
 
 
 def shape(dims: Sequence[int | str | None]) -> str:

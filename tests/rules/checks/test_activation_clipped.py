@@ -26,7 +26,7 @@ def heavy(exponent: float):
 def seen(values: np.ndarray) -> Statistics:
     rows = values.astype(np.float32)
     ends = rows.min(axis=1), rows.max(axis=1)
-    return Statistics("x", 1, *ends, rows, 1, rows.shape[1], *ends)
+    return Statistics(1, *ends, rows, 1, rows.shape[1], *ends)
 
 
 def encoding(scales, zeros) -> Encoding:

@@ -41,8 +41,8 @@ def _rewrite(model: Model, log: Log, node: Node) -> None:
     attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
     name = nhwc.activation(node)
     after = f"Transpose, {node.op}, {f'{name}, ' if name else ''}Transpose"
-    with log.rewrite(model, [node], query.qualified(node), after, measure=False) as record:
-        record.reference, record.note = "not measured", f"onnxruntime runs {nhwc.DOMAIN} on no CPU"
+    reason = f"onnxruntime runs {nhwc.DOMAIN} on no CPU"
+    with log.rewrite(model, [node], query.qualified(node), after, unmeasured=reason):
         x = transpose(model, node, source, nhwc.to_first(rank), query.shape(source))
         inputs = [x, *list(node.inputs)[1:]]
         y = edit.insert(model, node.op, inputs, origin=[node], shape=first, attrs=attrs)

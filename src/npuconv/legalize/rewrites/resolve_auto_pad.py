@@ -40,14 +40,12 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
     after += f", output_padding={list(extra)}" if any(extra) else ""
     if win.output_shape:
         before += f", output_shape={list(win.output_shape)}"
-    unmeasurable = _why_not_measurable(win)
+    reason = _why_not_measurable(win)
     shorter = shorter_output(win)
     # Pads depend on the extent of the input modulo the stride; output_shape fits a single extent.
     modulus = None if win.output_shape else math.lcm(*win.strides)
     modulus = modulus if shorter is None else 1
-    with log.rewrite(
-        model, [node], before, after, modulus=modulus, measure=not unmeasurable
-    ) as record:
+    with log.rewrite(model, [node], before, after, modulus=modulus, unmeasured=reason) as record:
         node.attrs |= {"auto_pad": "NOTSET", "pads": flat_pads(pads)}
         node.attrs.pop("output_shape", None)
         if any(extra):
@@ -58,8 +56,6 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
         if shorter is not None and record.old is not None:
             attrs = record.old.nodes[0].attrs
             attrs["output_shape"] = (*attrs["output_shape"][: -len(shorter)], *shorter)
-        if unmeasurable:
-            record.reference, record.note = "not measured", unmeasurable
     return 1
 
 

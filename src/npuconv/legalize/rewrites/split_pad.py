@@ -59,12 +59,9 @@ def _crop(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
     dims = query.shape(node.inputs[0])
     # A random extent might be less than is cropped.
     are_known = dims is not None and all(isinstance(dims[axis], int) for axis in sliced)
-    with log.rewrite(
-        model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None, measure=are_known
-    ) as record:
-        if not are_known:
-            record.reference = "not measured"
-            record.note = "the extents it crops are not known"
+    reason = "" if are_known else "the extents it crops are not known"
+    before = f"Pad {flat_pads(amounts)}"
+    with log.rewrite(model, [node], before, after, modulus=None, unmeasured=reason):
         bounds = [edit.integers(model, f"{node.name}/bounds", v) for v in (starts, stops, sliced)]
         inputs = [node.inputs[0], *bounds]
         if any(map(any, growth)):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,7 @@ from npuconv.model import Model, Node, Tensor, edit, query
 from npuconv.model.conv import flat_pads
 from npuconv.records import dataclass, field, replace
 
+Move = Callable[[np.ndarray], np.ndarray]  # function of weights, biases or numbers of channels
 Mode = Literal["float", "rounding", "exact", "int8"]
 Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), step
 
@@ -175,11 +178,8 @@ class Builder:
         extents = [self.dims(t)[axis] for t in tensors]
         shape[axis] = None if None in extents else sum(d or 0 for d in extents)
         result, parts = self._insert("Concat", tensors, shape, axis=axis), map(self._part, tensors)
-        known_parts = [part for part in parts if part is not None]
-        if known_parts and axis == known_parts[0].axis:
-            channels = np.concatenate([part.channels for part in known_parts])
-            return self._note(result, known_parts[0], channels=channels)
-        return self._note(result, known_parts[0] if known_parts else None)
+        channels = [part.channels for part in parts if part is not None][: None if axis == 1 else 1]
+        return self._note(result, tensors[0], lambda _: np.concatenate(channels))
 
     def add(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return the sum of tensors."""
@@ -199,23 +199,20 @@ class Builder:
         whole = [None if c is None else c * f for c, f in zip(cells, factors, strict=True)]
         if set(factors) == {1}:
             return tensor
-        shape, part = [n, depth, *whole], self._part(tensor)
-        one_phase = {} if part is None else {"channels": part.channels[:depth]}
+        shape, one_phase = [n, depth, *whole], itemgetter(slice(depth))
         if len(factors) == 2 and len(set(factors)) == 1:
             attrs = {"blocksize": factors[0], "mode": "DCR"}
             result = self._insert("DepthToSpace", [tensor], shape, **attrs)
-            return self._note(result, part, **one_phase)
+            return self._note(result, tensor, one_phase)
         axes = len(factors)
         split = self._reshape(tensor, [0, *factors, depth, *[int(c or 0) for c in cells]])
-        self._note(split, part, **one_phase, axis=1 + axes)
+        self._note(split, tensor, one_phase, axis=1 + axes)
         perm = [0, 1 + axes, *(i for a in range(axes) for i in (2 + axes + a, 1 + a))]
-        transposed = self._note(self._transpose(split, perm), part, **one_phase)
+        transposed = self._note(self._transpose(split, perm), tensor, one_phase)
         result = self._reshape(transposed, [0, depth, *[int(w or 0) for w in whole]], shape)
-        return self._note(result, part, **one_phase)
+        return self._note(result, tensor, one_phase)
 
-    def weights(
-        self, piece: Piece, key: Hashable, move: Callable[[np.ndarray], np.ndarray]
-    ) -> Tensor:
+    def weights(self, piece: Piece, key: Hashable, move: Move) -> Tensor:
         """Return the changed weights of a layer, created once for each key."""
         tensor = self.constant(piece, key, lambda: move(piece.array()))
         if self.mode == "int8" and id(tensor) not in self._places:
@@ -226,9 +223,7 @@ class Builder:
         """New weights of a layer, created once for each key."""
         return self._constant("weight", piece.weight, key, make)
 
-    def biases(
-        self, piece: Piece, key: Hashable, move: Callable[[np.ndarray], np.ndarray]
-    ) -> Tensor:
+    def biases(self, piece: Piece, key: Hashable, move: Move) -> Tensor:
         """Return a part of the bias, or a changed bias, created once for each key."""
         owner = piece.weight if piece.bias is None else piece.bias
         return self._constant("bias", owner, key, lambda: move(self.bias_values(piece)))
@@ -306,10 +301,12 @@ class Builder:
             return self.tensors[tensor.name]
         return TensorPart(of_input=True, channels=np.arange(self.whole.in_channels))
 
-    def _note(self, result: Tensor, part: TensorPart | None, **changes: Any) -> Tensor:
-        """Record the channels of a result: ``part`` with some changes."""
-        if part is not None:
-            self.tensors[result.name] = replace(part, **changes)
+    def _note(
+        self, result: Tensor, source: Tensor, move: Move = np.asarray, axis: int = 1
+    ) -> Tensor:
+        """Record the channels of a result: the moved channels of the source."""
+        if (part := self._part(source)) is not None:
+            self.tensors[result.name] = replace(part, channels=move(part.channels), axis=axis)
         return result
 
     def dims(self, tensor: Tensor) -> tuple[int | None, ...]:
@@ -337,11 +334,8 @@ class Builder:
         pairs = [amounts.get(axis, (0, 0)) for axis in range(len(dims))]
         flat = edit.integers(self.model, f"{self.node.name}/pads", flat_pads(tuple(pairs)))
         shape = [None if d is None else d + sum(p) for d, p in zip(dims, pairs, strict=True)]
-        result, part = self._insert("Pad", [tensor, flat], shape), self._part(tensor)
-        if part is None:
-            return result
-        channels = np.pad(part.channels, pairs[1], constant_values=-1)
-        return self._note(result, part, channels=channels)
+        result = self._insert("Pad", [tensor, flat], shape)
+        return self._note(result, tensor, lambda x: np.pad(x, pairs[1], constant_values=-1))
 
     def _slice(self, tensor: Tensor, bounds: Sequence[Bound]) -> Tensor:
         shape = list(self.dims(tensor))
@@ -356,29 +350,25 @@ class Builder:
             columns["steps"] = [b[3] for b in bounds]
         stem = f"{self.node.name}/slice"
         tensors = [edit.integers(self.model, stem, values) for values in columns.values()]
-        result, part = self._insert("Slice", [tensor, *tensors], shape), self._part(tensor)
-        if part is None:
-            return result
-        cut = next((slice(*b[1:]) for b in bounds if b[0] == part.axis), slice(None))
-        return self._note(result, part, channels=part.channels[cut])
+        cut = next((slice(*b[1:]) for b in bounds if b[0] == 1), slice(None))
+        return self._note(self._insert("Slice", [tensor, *tensors], shape), tensor, itemgetter(cut))
 
     def _to_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
         n, channels, *extents = self.dims(tensor)
         cells = [int(e or 0) // f for e, f in zip(extents, factors, strict=True)]
         shape = [n, int(channels or 0) * int(np.prod(factors)), *cells]
-        part, count = self._part(tensor), int(np.prod(factors))
-        phases_of = {} if part is None else {"channels": np.tile(part.channels, count)}
+        repeated = partial(np.tile, reps=int(np.prod(factors)))
         if len(factors) == 2 and len(set(factors)) == 1:
             result = self._insert("SpaceToDepth", [tensor], shape, blocksize=factors[0])
-            return self._note(result, part, **phases_of)
+            return self._note(result, tensor, repeated)
         axes = len(factors)
         pairs = [value for pair in zip(cells, factors, strict=True) for value in pair]
-        split = self._note(self._reshape(tensor, [0, int(channels or 0), *pairs]), part)
+        split = self._note(self._reshape(tensor, [0, int(channels or 0), *pairs]), tensor)
         phases, blocks = [3 + 2 * a for a in range(axes)], [2 + 2 * a for a in range(axes)]
         transposed = self._transpose(split, [0, *phases, 1, *blocks])
-        self._note(transposed, part, axis=1 + axes)
+        self._note(transposed, tensor, axis=1 + axes)
         result = self._reshape(transposed, [0, *(int(d or 0) for d in shape[1:])], shape)
-        return self._note(result, part, **phases_of)
+        return self._note(result, tensor, repeated)
 
     def _reshape(
         self, tensor: Tensor, target: Sequence[int], shape: Sequence[int | None] | None = None

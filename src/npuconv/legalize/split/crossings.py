@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from npuconv.legalize.split.builder import Builder, Piece, TensorPart
+from npuconv.legalize.split.builder import Builder, Move, Piece, TensorPart
 from npuconv.legalize.split.layer import Layer
 from npuconv.model import Model, Tensor, edit
 from npuconv.model.core import Header
@@ -27,9 +27,7 @@ _OPSET, _IR_VERSION = 13, 8
 class Sketch(Builder):
     """Writes the nodes of a plan with the weights of the layer: placement ignores them."""
 
-    def weights(
-        self, piece: Piece, _key: Hashable, _move: Callable[[np.ndarray], np.ndarray]
-    ) -> Tensor:
+    def weights(self, piece: Piece, _key: Hashable, _move: Move) -> Tensor:
         """Return the weights of the piece."""
         return piece.weight
 

@@ -6,11 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from operator import itemgetter
-from typing import Any
 
-from numpy.typing import NDArray
-
-from npuconv.legalize.split.builder import Bound, Builder, Piece
+from npuconv.legalize.split.builder import Bound, Builder, Move, Piece
 from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
 from npuconv.model import Tensor
@@ -76,8 +73,8 @@ class Proposal:
     moved: int = 0
     terms: Terms | None = None
     pads: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    weights: Callable[[NDArray[Any]], NDArray[Any]] | None = None
-    bias: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    weights: Move | None = None
+    bias: Move | None = None
     bounds: Sequence[Bound] = ()
 
     @property

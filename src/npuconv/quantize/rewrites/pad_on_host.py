@@ -28,11 +28,7 @@ OPSET = 11  # first opset in which the amounts of a Pad are an input
 
 @register_pass(Phase.HOST_PREP)
 def pad_on_host(
-    model: Model,
-    device: TargetDevice,
-    log: Log,
-    plan: Plan,
-    tensors: Collection[str],
+    model: Model, device: TargetDevice, log: Log, plan: Plan, tensors: Collection[str]
 ) -> int:
     if model.opset < OPSET:
         return 0
