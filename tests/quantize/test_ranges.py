@@ -24,7 +24,7 @@ def group(values: np.ndarray, **fixed: object) -> ScaleConstraints:
     """A group with these values [K,P], whose extremes are those of the values."""
     count = len(values)
     parts = {
-        "name": "t", "slots": list(range(count)), "values": values.astype(np.float32),
+        "slots": list(range(count)), "values": values.astype(np.float32),
         "lows": values.min(axis=1).astype(float), "highs": values.max(axis=1).astype(float),
         "centred": np.zeros(count, bool), "caps": np.full(count, np.inf),
         "computed": np.zeros(count, bool), "stored": np.zeros(count, bool), "stores_zeros": False,

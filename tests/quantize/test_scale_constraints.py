@@ -64,7 +64,7 @@ def test_a_padded_reader_of_one_part():
     """The slots that it reads, and those that only others read."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (6, 3, 1, 1), to="a")
     net.op("Split", "a", axis=1, outputs=2, to="s").conv("s", (2, 3, 3, 3), pads=[1] * 4, to="y")
-    (found,) = (d for d in of(net.output("y", "s_1").model()).values() if d.name == "a")
+    found = of(net.output("y", "s_1").model())["a"]
     assert found.centred.tolist() == [True] * 3 + [False] * 3
 
 

@@ -41,7 +41,6 @@ class ScaleConstraints:
     A slot is a set of channels that must share a scale.
     """
 
-    name: str
     slots: list[int]  # numbers of the slots in ``Channels``
     lows: Doubles  # smallest values [K], with a margin
     highs: Doubles  # largest values [K], with a margin
@@ -138,7 +137,7 @@ class ConstraintBuilder:
         computed = np.asarray([channels.is_computed(slot) for slot in slots], bool)
         free = np.zeros(count, bool), np.full(count, np.inf)
         return ScaleConstraints(
-            group.name, slots, *observations, *free, computed, np.zeros(count, bool),
+            slots, *observations, *free, computed, np.zeros(count, bool),
             stores_zeros=self._stores_zeros, is_host_made=not tails,
         )  # fmt: skip
 
