@@ -11,7 +11,8 @@ import pytest
 
 import npuconv
 from npuconv import executor
-from npuconv.evaluate.matching import KEY, LayerPair, record
+from npuconv.emit import keys
+from npuconv.evaluate.matching import LayerPair, record
 from support.builders import Net
 from support.int8_pairs import explicit_model, float_model, integer_model, samples
 from support.vendor_tools import REFUSES, environment
@@ -141,7 +142,7 @@ def test_worst_first(cli, pair):
     model = integer_model()
     layers = [LayerPair(f"n{k:02}", "r", "r/int8", 0.04 * (1 + k / 20)) for k in range(12)]
     layers.append(LayerPair("gone", "nowhere", "r/int8", 1.0))
-    model.metadata_props.add(key=KEY, value=record(layers))
+    model.metadata_props.add(key=keys.LAYERS, value=record(layers))
     onnx.save(model, "q.onnx")
     short, full = cli(*pair).out, cli(*pair, "-v").out
     shown = [line.split()[0] for line in short.splitlines() if line.startswith("  n")][:10]

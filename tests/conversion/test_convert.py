@@ -11,8 +11,8 @@ import pytest
 import npuconv
 from npuconv import executor
 from npuconv.arithmetic.encoding import quantize as to_int8
+from npuconv.emit import keys
 from npuconv.errors import InternalError
-from npuconv.evaluate import matching
 from npuconv.report import render
 from support.builders import Net, digits, images
 from support.zoo import ZOO
@@ -239,7 +239,7 @@ def test_metadata(form):
     source.metadata_props.add(key="author", value="somebody")
     result = npuconv.convert(source, calibration=CAL, format=form)
     entries = {e.key: e.value for e in result.model.metadata_props}
-    layers = json.loads(entries.pop(matching.KEY, "[]"))
+    layers = json.loads(entries.pop(keys.LAYERS, "[]"))
     wanted = ["conv0", "conv4", "conv6", "gemm9"] if form in ("qoperator", "qdq") else []
     assert [layer["name"] for layer in layers] == wanted
     assert entries == {

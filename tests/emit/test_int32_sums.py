@@ -9,7 +9,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from npuconv.emit.int32_sums import KEY, internal_tensors, with_layers
+from npuconv.emit import keys
+from npuconv.emit.int32_sums import internal_tensors, with_layers
 from npuconv.evaluate.simulator import as_float
 from npuconv.evaluate.vectors import device_layers
 from support.asserts import run
@@ -77,7 +78,7 @@ def test_other_models_stay_as_they_are(tmp_path: Path):
 def test_an_entry_that_somebody_has_changed(tmp_path: Path, change):
     """What does not fit the model stays in parts, and runs as well."""
     made = convert(tmp_path, two().model(), ADDS, {"in_c": {"max": 4}}).model
-    entry = next(e for e in made.metadata_props if e.key == KEY)
+    entry = next(e for e in made.metadata_props if e.key == keys.INT32_SUMS)
     before, entry.value = entry.value, change(entry.value)
     assert entry.value != before
     layers = with_layers(made)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from npuconv.emit.int8_operators import KEY, Int8Graph, int8_operators
+from npuconv.emit import keys
+from npuconv.emit.int8_operators import Int8Graph, int8_operators
 from support.int8_operators import CASES, FINE, MADE, WIDE
 
 
@@ -36,7 +37,7 @@ def test_lists_become_attributes():
 def test_operators_of_the_host_are_not_found():
     """The metadata say which the device computes; others may stand between conversions, too."""
     model = CASES["add"].model()
-    helper.set_model_props(model, {KEY: "another"})
+    helper.set_model_props(model, {keys.OPERATORS: "another"})
     assert (int8_operators(model).by_result, int8_operators(model).inside) == ({}, frozenset())
 
 

@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from npuconv.emit import keys
 from npuconv.errors import ModelError
-from npuconv.evaluate.matching import KEY, LayerPair, match, record, scales
+from npuconv.evaluate.matching import LayerPair, match, record, scales
 from support.int8_pairs import Y_STEP, explicit_model, float_model, integer_model
 
 ODD = [
@@ -66,7 +67,7 @@ def test_what_convert_noted_wins():
         True,
     )
     model = integer_model()
-    model.metadata_props.add(key=KEY, value=record([noted]))
+    model.metadata_props.add(key=keys.LAYERS, value=record([noted]))
     (found,), _ = match(float_model(), model)
     np.testing.assert_array_equal(np.asarray(found.scale, np.float32), noted.scale)
     assert found.zero_point == [0, -3]
@@ -87,7 +88,7 @@ def test_layers_that_only_the_int8_model_has():
         LayerPair("a", "nowhere", "c/int8", 1.0),
         LayerPair("b", "c", "no such tensor", 1.0),
     )
-    model.metadata_props.add(key=KEY, value=record([there, gone]))
+    model.metadata_props.add(key=keys.LAYERS, value=record([there, gone]))
     found = match(float_model(), model)
     assert found == ([], ("a",))
 
@@ -98,7 +99,7 @@ def test_layers_that_only_the_int8_model_has():
 def test_a_note_that_somebody_changed(text):
     """Edited metadata gives no layers."""
     model = integer_model()
-    model.metadata_props.add(key=KEY, value=text)
+    model.metadata_props.add(key=keys.LAYERS, value=text)
     assert match(float_model(), model)[0] == []
 
 
@@ -119,7 +120,7 @@ def test_scales_of_inputs_and_outputs():
 def test_what_is_usual_is_taken():
     """Usual metadata is accepted."""
     model = integer_model()
-    model.metadata_props.add(key=KEY, value=entry())
+    model.metadata_props.add(key=keys.LAYERS, value=entry())
     assert len(match(float_model(), model)[0]) == 1
 
 

@@ -18,7 +18,8 @@ import onnx
 import npuconv
 from hostile.arrays import SHAPE, npy, zipped
 from hostile.case import Case, Cases, good
-from npuconv.emit.tflite.translate import ENDS, LAYERS, STORED, translate
+from npuconv.emit import keys
+from npuconv.emit.tflite.translate import ENDS, STORED, translate
 from npuconv.tflite.flatbuffer import Graph, to_bytes
 from support.builders import digits
 
@@ -66,7 +67,7 @@ def cases() -> Cases:
     for name, record in _RECORDS.items():
         yield _case(f"record-{name}", _file(record=record))
     for name, stored in _STORED.items():
-        yield _case(f"layers-{name}", _file(more={LAYERS: _LAYER, STORED: stored}))
+        yield _case(f"layers-{name}", _file(more={keys.LAYERS: _LAYER, STORED: stored}))
     for name, change in _CHANGES.items():
         yield _case(f"graph-{name}", _file(change))
     yield _case("text", b"hello")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 from npuconv.model import core, edit, query
 from support.asserts import read
@@ -25,6 +25,32 @@ def test_constants(model):
     assert query.value(conv.inputs[1]).shape == (4, 3, 3, 3)
     assert query.value(conv.inputs[0]) is None
     assert query.value(None) is None
+
+
+@pytest.mark.parametrize(
+    ("attributes", "wanted"),
+    [
+        (
+            {"value": numpy_helper.from_array(np.asarray([1, 2], np.int8))},
+            np.asarray([1, 2], np.int8),
+        ),
+        ({"value_int": 3}, np.asarray(3, np.int64)),
+        ({"value_ints": [3]}, np.asarray([3], np.int64)),
+        ({"value_float": 0.5}, np.asarray(0.5, np.float32)),
+        ({"value_floats": [0.5, 1.0]}, np.asarray([0.5, 1.0], np.float32)),
+        ({"value_string": "a"}, None),
+    ],
+)
+def test_constant_nodes(attributes, wanted):
+    """Numbers have the type that ONNX gives them, in each of the attributes."""
+    proto = Net(x=(1,)).op("Relu", "x").output("t0").model()
+    proto.graph.node.append(helper.make_node("Constant", [], ["c"], name="c", **attributes))
+    (node,) = read(proto).nodes("Constant")
+    found = query.constant_of(node)
+    assert (found is None) == (wanted is None)
+    if wanted is not None:
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_inputs(model):

@@ -11,8 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from npuconv.arithmetic.rescaling import TensorScale
-from npuconv.emit.int8_operators import KEY
-from npuconv.evaluate.simulator import REQUANTIZE_KEY
+from npuconv.emit import keys
 
 IMAGE = (1, 3, 8, 6)
 WIDE, FINE, MADE = TensorScale(0.05, -7), TensorScale(0.03125, 12), TensorScale(0.07, 3)
@@ -63,7 +62,7 @@ class Case:
         tensors = [numpy_helper.from_array(v, k) for k, v in constants.items()]
         graph = helper.make_graph(nodes, "one", input_infos, output_infos, tensors)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
-        helper.set_model_props(model, {KEY: "op", REQUANTIZE_KEY: requantize})
+        helper.set_model_props(model, {keys.OPERATORS: "op", keys.REQUANTIZE: requantize})
         return model
 
     def feeds(self, seed: int = 0) -> dict[str, np.ndarray]:

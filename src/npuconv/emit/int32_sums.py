@@ -13,6 +13,7 @@ from typing import Annotated
 import numpy as np
 import onnx
 
+from npuconv.emit import keys
 from npuconv.legalize.split.builder import SumTerm
 from npuconv.model import Model, Node, Tensor, edit, load, query, save, shapes
 from npuconv.model.core import sweep
@@ -20,7 +21,6 @@ from npuconv.model.proto import metadata_of
 from npuconv.records import dataclass
 from npuconv.validated import Bounded, Record, read_entries
 
-KEY = "npuconv.int32_sums"  # key of the model's metadata
 _PART = "ConvInteger"
 _Extent = Annotated[int, Bounded(ge=0, lt=2**31)]
 _Bound = Annotated[int, Bounded(ge=-(2**63), lt=2**63)]
@@ -81,7 +81,7 @@ def record(entries: Iterable[SumEntry]) -> dict[str, str]:
     """Return the entry of the metadata; nothing for a model without sums."""
     listed = [entry.model_dump() for entry in entries]
     text = json.dumps(listed, ensure_ascii=False, separators=(",", ":"))
-    return {KEY: text} if listed else {}
+    return {keys.INT32_SUMS: text} if listed else {}
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Int32Sum:
 
 def sums(model: Model, op: str) -> Iterator[Int32Sum]:
     """Yield the sums of a model whose convolutions are this operator."""
-    entries = read_entries(SumEntry, dict(model.header.metadata).get(KEY, "[]"))
+    entries = read_entries(SumEntry, dict(model.header.metadata).get(keys.INT32_SUMS, "[]"))
     nodes = {node.name: node for node in model.nodes(op)}
     for entry in entries:
         convs = [nodes[part.node] for part in entry.parts if part.node in nodes]
@@ -233,7 +233,7 @@ def internal_tensors(model: onnx.ModelProto) -> frozenset[str]:
 
 def _load(model: onnx.ModelProto) -> Model | None:
     """Return the graph of a model with sums in int32; None for others."""
-    if KEY not in metadata_of(model):
+    if keys.INT32_SUMS not in metadata_of(model):
         return None
     graph = load.load(model)
     shapes.infer_unknown(graph)

@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import W
+from npuconv.emit import keys
 from npuconv.model.proto import Links, attributes_of, metadata_of
 from npuconv.ops.operator import OPERATORS, Arguments, Operator
 from npuconv.ops.tables import SOURCE, TableStep, table
 from npuconv.records import dataclass, field
 from npuconv.target import Target
 
-KEY = "npuconv.operators"  # key of the metadata: names of device operators, one per line
-# Key of the metadata: names of host nodes that the device could run on int8, one per line.
-HOST_KEY = "npuconv.host_operators"
 PREFIX = "QLinear"
 _LONGEST = 32  # largest number of operators and values of one table
 
@@ -222,7 +220,7 @@ def int8_operators(
         model: read, not changed.
         accept: whether to return an operator.
     """
-    names, graph = listed_names(model, KEY), Int8Graph(model.graph)
+    names, graph = listed_names(model, keys.OPERATORS), Int8Graph(model.graph)
     operators: dict[str, Int8Operator] = {}
     for node in model.graph.node:
         operator = None

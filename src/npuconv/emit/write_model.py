@@ -9,7 +9,7 @@ import onnx
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.config import Options
-from npuconv.emit import int8_operators, int32_sums
+from npuconv.emit import int32_sums, keys
 from npuconv.emit.emission import Emission
 from npuconv.emit.lowering.lower_boundaries import lower_boundaries
 from npuconv.emit.lowering.quantize_activations import quantize_activations
@@ -149,15 +149,15 @@ def _metadata(
     ``hosted`` are names of nodes on the host that the device would run on int8 tensors, of which
     lowering may have removed some.
     """
-    scales = {f"npuconv.scale.{name}": repr(s) for name, s in boundary_scales.items()}
+    scales = {f"{keys.SCALE}{name}": repr(s) for name, s in boundary_scales.items()}
     how = legal.target.activations.requantize
     if how.kind != "float":  # the simulator rounds as the device does
-        scales["npuconv.requantize"] = how.words()
+        scales[keys.REQUANTIZE] = how.words()
     if how.kind == "gemmlowp" or legal.plan.operators:
-        scales[int8_operators.KEY] = "\n".join(node.name for node in legal.plan.operators)
+        scales[keys.OPERATORS] = "\n".join(node.name for node in legal.plan.operators)
     names = {node.name for node in legal.model.nodes()}
     if written := [name for name in hosted if name in names]:
-        scales[int8_operators.HOST_KEY] = "\n".join(written)
+        scales[keys.HOST_OPERATORS] = "\n".join(written)
     return {
         "npuconv.version": __version__,
         "npuconv.format": legal.options.format,

@@ -17,6 +17,7 @@ import onnx
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic.encoding import decimals, dequantize, quantize
+from npuconv.emit import keys
 from npuconv.emit.write_model import EmittedModel
 from npuconv.errors import ModelError
 from npuconv.legalize.legal import LegalModel
@@ -26,8 +27,6 @@ from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
 from npuconv.validated import Bounded, Record, read_entries, read_json
 
-KEY = "npuconv.layers"  # key in the model's metadata
-_PREFIX = "npuconv.scale."  # prefix of the names of inputs and outputs in the metadata
 # Endings that quantizers append to the name of a float tensor to call its integers.
 _ENDINGS = ("/int8", "_quantized", "_QuantizeLinear_Output")
 _ACTIVATIONS = ("Relu", "Clip")
@@ -104,8 +103,8 @@ def match(
     The int8 model has QLinearConv, or explicit conversions.
     """
     metadata = metadata_of(int8_model)
-    if KEY in metadata or "npuconv.version" in metadata:
-        layers = read_entries(LayerPair, metadata.get(KEY, "[]"))
+    if keys.LAYERS in metadata or "npuconv.version" in metadata:
+        layers = read_entries(LayerPair, metadata.get(keys.LAYERS, "[]"))
     else:
         layers = list(_inferred_layers(int8_model, Links(float_model.graph)))
     tensors = {name for node in float_model.graph.node for name in node.output}
@@ -158,10 +157,10 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
     """
     scales_by_name = {}
     for key, text in metadata_of(model).items():
-        if not key.startswith(_PREFIX):
+        if not key.startswith(keys.SCALE):
             continue
         try:
-            scales_by_name[key.removeprefix(_PREFIX)] = read_json(_Scale, text)
+            scales_by_name[key.removeprefix(keys.SCALE)] = read_json(_Scale, text)
         except ValueError:
             raise ModelError(
                 f"{name}: its metadata says {key} = {text[:40]!r}, which is no scale",

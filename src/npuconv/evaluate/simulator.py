@@ -26,6 +26,7 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import MAX_SHIFT
 from npuconv.arithmetic.rescaling import FLOAT, Rescaling
 from npuconv.arithmetic.whole import Rounding, Whole
+from npuconv.emit import keys
 from npuconv.emit.int8_operators import Int8Operator, int8_operators
 from npuconv.emit.int32_sums import with_layers
 from npuconv.errors import ModelError
@@ -38,7 +39,6 @@ from npuconv.records import dataclass, replace
 Array = NDArray[Any]
 # Weights that float32 adds up exactly in any order, and first and last input channel; (): all.
 _Summand = tuple[Array, tuple[int, ...]]
-REQUANTIZE_KEY = "npuconv.requantize"  # key in the model's metadata; ``emit`` writes it
 MAX_EXACT = 2**24  # float32 holds every integer up to this
 LARGEST_BITS = 31  # bits of the widest multiplier
 _OLDEST = 11  # opset that has Clip with its bounds as inputs
@@ -100,7 +100,7 @@ class _Simulation:
         self._model, self._names = model, set(all_names(model.graph))
         self.links = Links(model.graph)
         self.opset = standard_opset(model) or 1
-        self.rescaling = _requantization(metadata_of(model).get(REQUANTIZE_KEY, ""))
+        self.rescaling = _requantization(metadata_of(model).get(keys.REQUANTIZE, ""))
 
     def constant(self, name: str) -> Array | None:
         """Return the value of an initializer or of a Constant node; None for any other tensor."""

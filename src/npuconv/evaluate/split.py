@@ -17,7 +17,7 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import shifts
 from npuconv.arithmetic.encoding import decimals
 from npuconv.data import preparation
-from npuconv.emit import int32_sums
+from npuconv.emit import keys
 from npuconv.errors import ModelError
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
@@ -208,9 +208,9 @@ def _write_part(
     )
     model.producer_name, model.producer_version = "npuconv", __version__
     # Sums of other parts are left out when the entry is read.
-    sums = metadata_of(proto).get(int32_sums.KEY, "")
+    sums = metadata_of(proto).get(keys.INT32_SUMS, "")
     places = executor.random_places(proto.graph, set(part.nodes))
-    save.add_metadata(model, {int32_sums.KEY: sums, executor.RANDOM_PLACES: places})
+    save.add_metadata(model, {keys.INT32_SUMS: sums, executor.RANDOM_PLACES: places})
     file = folder / f"{number:03}_{part.side}.onnx"
     files.check_writable(file)
     save.save(model, file)

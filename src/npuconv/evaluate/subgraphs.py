@@ -18,8 +18,8 @@ from typing import Literal
 import onnx
 from onnx import TensorProto
 
-from npuconv.emit import int32_sums
-from npuconv.emit.int8_operators import HOST_KEY, KEY, listed_names
+from npuconv.emit import int32_sums, keys
+from npuconv.emit.int8_operators import listed_names
 from npuconv.model import facts, load
 from npuconv.model.inference import typed_values
 from npuconv.model.proto import reads
@@ -110,7 +110,7 @@ def _regions(model: onnx.ModelProto, target: Target) -> list[list[int]]:
     They are in the order of the model; the last is the QuantizeLinear.
     """
     graph = model.graph
-    names, outputs = listed_names(model, KEY), {o.name for o in graph.output}
+    names, outputs = listed_names(model, keys.OPERATORS), {o.name for o in graph.output}
     makers, readers = _makers(graph), _readers(graph)
     regions = []
     for number, node in enumerate(graph.node):
@@ -159,7 +159,8 @@ def _makers(graph: onnx.GraphProto) -> dict[str, int]:
 def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
     types = {name: info.elem_type for name, info in element_types(model).items()}
     constants = {t.name for t in model.graph.initializer}
-    listed, hosted = set[str](), listed_names(model, HOST_KEY)  # outputs of nodes within the limits
+    hosted = listed_names(model, keys.HOST_OPERATORS)
+    listed = set[str]()  # outputs of nodes within the limits
     for described in load.load(model).nodes():
         operator = target.operator(described.op.removeprefix(_INTEGER_PREFIX), "")
         if operator is None or not described.outputs:

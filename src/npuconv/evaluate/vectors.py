@@ -22,6 +22,7 @@ from npuconv.arithmetic.whole import WholeArray
 from npuconv.config import make_options
 from npuconv.data import Samples, Source
 from npuconv.data.archives import npz
+from npuconv.emit import keys
 from npuconv.emit.int8_operators import Int8Operator, listed_operators
 from npuconv.emit.int32_sums import with_layers
 from npuconv.errors import ModelError, TargetError, UsageError
@@ -29,7 +30,7 @@ from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import quantized
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, concatenate_samples, open_model
-from npuconv.evaluate.simulator import REQUANTIZE_KEY, as_float
+from npuconv.evaluate.simulator import as_float
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.proto import Links, metadata_of
@@ -269,7 +270,7 @@ def simulate(layer: IntegerConv, x: Array, chip: Target) -> Array:
     )
     opset = helper.make_opsetid("", 17)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
-    helper.set_model_props(model, {REQUANTIZE_KEY: chip.activations.requantize.words()})
+    helper.set_model_props(model, {keys.REQUANTIZE: chip.activations.requantize.words()})
     try:
         y = executor.Session(as_float(model)).run({"x": padded})["y"]
     except executor.RuntimeRefusedError as error:

@@ -72,6 +72,17 @@ def constant_input(node: Node, index: int) -> np.ndarray | None:
     return value(input_of(node, index))
 
 
+def constant_of(node: Node) -> np.ndarray | None:
+    """Return the numbers of a Constant node; None for strings and sparse values."""
+    if "value" in node.attrs:
+        return np.asarray(node.attrs["value"].values)
+    for name, dtype in (("float", np.float32), ("int", np.int64)):
+        for key in (f"value_{name}", f"value_{name}s"):
+            if key in node.attrs:
+                return np.asarray(node.attrs[key], dtype)
+    return None
+
+
 def scalar_input(node: Node, index: int) -> float | None:
     """Return input ``index`` as a number if it is a constant of one element."""
     array = constant_input(node, index)

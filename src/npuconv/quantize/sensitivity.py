@@ -24,6 +24,7 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import spread
 from npuconv.data.workers import in_order
+from npuconv.model.graph_import import standard_opset
 from npuconv.model.inference import typed_values
 from npuconv.model.proto import reads
 from npuconv.ops.operator import OPERATORS
@@ -148,7 +149,7 @@ def _signs(end: str) -> str:
 def _build(
     model: onnx.ModelProto, points: Sequence[QuantPoint], feed: Feed
 ) -> _GradientModel | None:
-    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+    opset = standard_opset(model) or 1
     if opset < OLDEST_OPSET:
         return None
     copy = onnx.ModelProto()

@@ -14,7 +14,8 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
+from npuconv.emit import keys
+from npuconv.emit.int8_operators import Int8Operator, int8_operators
 from npuconv.emit.tflite.functions import expand, fold
 from npuconv.errors import ModelError
 from npuconv.model import query
@@ -28,7 +29,6 @@ from npuconv.tflite.flatbuffer import Graph, Tensor, TensorScales, to_bytes
 from npuconv.version import __version__
 
 ENDS = "npuconv.ends"  # key of the metadata: names and orders of axes of inputs, then outputs
-LAYERS = "npuconv.layers"  # key of the metadata: tensors of the layers, by their names in ONNX
 STORED = "npuconv.stored"  # key of the metadata: names, orders and numbers of these tensors
 _LETTERS = "NCHW"
 _PREFIX = "npuconv."  # beginning of the metadata keys that go into the file
@@ -232,12 +232,12 @@ def write(model: onnx.ModelProto) -> TfliteFile:
     """
     translation = translate(model)
     metadata = {k: text for k, text in metadata_of(model).items() if k.startswith(_PREFIX)}
-    metadata.pop(KEY, None)  # names of nodes of the ONNX model
+    metadata.pop(keys.OPERATORS, None)  # names of nodes of the ONNX model
     boundary = [[end.name, list(end.order)] for end in (*translation.inputs, *translation.outputs)]
     metadata[ENDS] = json.dumps(boundary, separators=(",", ":"))
-    if LAYERS in metadata:
+    if keys.LAYERS in metadata:
         # Name, order and number of the output tensor of each layer, if the file has this tensor.
-        names = dict.fromkeys(entry["stored"] for entry in json.loads(metadata[LAYERS]))
+        names = dict.fromkeys(entry["stored"] for entry in json.loads(metadata[keys.LAYERS]))
         views = [(name, translation.tensors.get(name)) for name in names]
         rows = [(name, view.order, view.number) for name, view in views if view is not None]
         metadata[STORED] = json.dumps(rows, separators=(",", ":"))

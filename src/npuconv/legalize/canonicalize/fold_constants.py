@@ -35,7 +35,7 @@ _EXPANDING = frozenset(
 def fold_constants(model: Model, device: TargetDevice, log: Log) -> int:
     # graph-surgeon's fold_constants checks its results against no reference, and gives no
     # reason where it leaves a node.
-    fired = sum(_fold(model, node, _constant(node)) for node in model.nodes("Constant"))
+    fired = sum(_fold(model, node, query.constant_of(node)) for node in model.nodes("Constant"))
     limit = device.options.max_folded_mib * 2**20
     extents = [n for n in model.nodes("Shape", "Size", "EyeLike") if not _size_obstacle(n, limit)]
     fired += sum(_fold(model, node, _of_extents(node)) for node in extents)
@@ -62,16 +62,6 @@ def _fold(model: Model, node: Node, array: np.ndarray | None) -> int:
         return 0
     edit.replace_by_constant(model, result, array)
     return 1
-
-
-def _constant(node: Node) -> np.ndarray | None:
-    if "value" in node.attrs:
-        return np.asarray(node.attrs["value"].values)
-    for name, dtype in (("float", np.float32), ("int", np.int64)):
-        for key in (f"value_{name}", f"value_{name}s"):
-            if key in node.attrs:
-                return np.asarray(node.attrs[key], dtype)
-    return None  # no convolution reads strings
 
 
 def _of_extents(node: Node) -> np.ndarray | None:

@@ -45,11 +45,8 @@ def constant(tensor: Tensor | None) -> NDArray[Any] | None:
     producer = query.producer(tensor)
     if producer is None:
         return None
-    if producer.op == "Constant" and "value" in producer.attrs:
-        return np.asarray(producer.attrs["value"].values)
     if producer.op == "Constant":
-        number = producer.attrs.get("value_float")
-        return None if number is None else np.asarray(number, np.float32)
+        return query.constant_of(producer)
     if producer.op not in _COMPUTED:
         return None
     count, compute = _COMPUTED[producer.op]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from npuconv.data import preparation
+from npuconv.emit import keys
 from npuconv.emit.write_model import EmittedModel
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, MeasuredConversion, summarize
@@ -61,7 +62,7 @@ def describe_integers(
     legal = emitted.legal.with_findings(findings)
     save.add_metadata(
         emitted.proto,
-        {matching.KEY: matching.record(comparison.pairs), preparation.KEY: data.preparation},
+        {keys.LAYERS: matching.record(comparison.pairs), preparation.KEY: data.preparation},
     )
     rows = quality.QuantizationInfo(
         format=options.format,
