@@ -72,7 +72,7 @@ class Whole(ABC):
         return self.apply("Gather", table)
 
     def total(self, axes: Sequence[int], *, keep: bool = True) -> Self:
-        """Return the sum along axes, which onnxruntime has exactly below ``2**53``."""
+        """Return the sum along axes; onnxruntime adds exactly below ``2**53``."""
         return self.apply("ReduceSum", axes=tuple(axes), keepdims=keep)
 
     def largest(self, axis: int) -> Self:

@@ -24,6 +24,7 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import spread
 from npuconv.data.workers import in_order
+from npuconv.model import query
 from npuconv.model.graph_import import standard_opset
 from npuconv.model.inference import typed_values
 from npuconv.model.proto import reads
@@ -327,7 +328,7 @@ def _differentiate(
     tape: Tape, node: onnx.NodeProto, arrived: list[str], floats: Collection[str]
 ) -> dict[int, str]:
     """Return the gradients of the inputs by index, if the node can be differentiated."""
-    operator = None if node.domain not in ("", "ai.onnx") else OPERATORS.get(node.op_type)
+    operator = OPERATORS.get(node.op_type) if node.domain in query.STANDARD_DOMAINS else None
     adjoint = None if operator is None else operator.adjoint
     static = all(name in tape.shapes for name in (*node.input, *node.output) if name)
     if adjoint is None or not static or node.output[0] not in floats or not any(arrived):
